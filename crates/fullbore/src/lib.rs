@@ -1,1 +1,7 @@
-//! stub
+//! fullbore as a library: moves files over SSH as fast as the path allows.
+//!
+//! The engines (`fullbore-ssh`, `fullbore-sftp`) do no I/O; this crate joins them and drives them:
+//!
+//! - [`driver`]: sockets, clocks, randomness, threads: the only place that has them.
+
+pub mod driver;

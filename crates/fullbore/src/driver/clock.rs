@@ -1,0 +1,58 @@
+//! The machine's monotonic clock as the engines' plain number.
+
+use fullbore_base::Instant;
+
+/// Reads the monotonic clock. All engines of one process may share one: instants of the same
+/// clock compare.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    epoch: std::time::Instant,
+}
+
+impl Clock {
+    /// A clock whose epoch is now.
+    #[must_use]
+    pub fn start() -> Self {
+        Self {
+            epoch: std::time::Instant::now(),
+        }
+    }
+
+    /// The time now.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        let nanos = self.epoch.elapsed().as_nanos();
+        Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// `at` as the timer wheel counts it. Instants past what it can hold come out as a day from
+    /// the epoch on: early calls of `handle_timeout` do nothing.
+    #[must_use]
+    pub fn timer(&self, at: Instant) -> tokio::time::Instant {
+        let since = std::time::Duration::from_nanos(at.as_nanos());
+        let far = self.epoch.elapsed() + std::time::Duration::from_secs(24 * 60 * 60);
+        tokio::time::Instant::from_std(self.epoch + since.min(far))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_lands_where_the_engine_meant_it() {
+        let clock = Clock::start();
+        let at = clock.now() + std::time::Duration::from_secs(5);
+        let timer = clock.timer(at);
+        assert_eq!(
+            timer.into_std().duration_since(clock.epoch).as_nanos(),
+            u128::from(at.as_nanos())
+        );
+    }
+
+    #[test]
+    fn never_is_a_timer_too() {
+        let clock = Clock::start();
+        let _ = clock.timer(Instant::from_nanos(u64::MAX));
+    }
+}

@@ -1,0 +1,11 @@
+//! Where the engines meet the machine: sockets, clocks, randomness, threads.
+//!
+//! Nothing in here knows SSH or SFTP messages. [`pump::Pump`] moves bytes between a
+//! [`stream::Stream`] and anything that is [`pump::Driven`], and keeps its timer.
+
+pub mod clock;
+pub mod dial;
+pub mod pool;
+pub mod pump;
+pub mod random;
+pub mod stream;

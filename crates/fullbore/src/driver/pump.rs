@@ -1,0 +1,159 @@
+//! Moves bytes between a stream and a session, and keeps the session's one timer.
+//!
+//! Reading, timers and the session's own work go on while a write is blocked, so two ends that
+//! both send never wait for each other.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use fullbore_base::Instant;
+
+use super::clock::Clock;
+use super::stream::Stream;
+
+/// What a pump can drive: a session of either role.
+pub trait Driven {
+    /// Memory for what the stream brings; empty is back-pressure.
+    fn input_space(&mut self) -> &mut [u8];
+    /// `n` bytes of that memory were filled.
+    fn handle_input(&mut self, now: Instant, n: usize);
+    /// The stream ended, or broke for the reason given.
+    fn handle_end(&mut self, now: Instant, why: Option<io::Error>);
+    /// The deadline passed.
+    fn handle_timeout(&mut self, now: Instant);
+    /// The next deadline.
+    fn poll_timeout(&self) -> Option<Instant>;
+    /// Does a bounded share of the work at hand: events, requests, output. Returns whether more
+    /// could be done at once.
+    fn turn(&mut self, now: Instant) -> bool;
+    /// What waits for the stream.
+    fn pending(&self) -> &[u8];
+    /// The stream took `n` bytes.
+    fn sent(&mut self, now: Instant, n: usize);
+    /// Nothing will happen on this session any more, once `pending` has gone.
+    fn is_finished(&self) -> bool;
+}
+
+/// Rounds of read, work and write before other tasks of the thread get their share: about 4 MiB.
+const ROUNDS_MAX: usize = 8;
+
+/// The stream, the clock and the timer of one connection.
+#[derive(Debug)]
+pub struct Pump {
+    stream: Stream,
+    clock: Clock,
+    timer: Pin<Box<tokio::time::Sleep>>,
+    timer_at: Option<Instant>,
+    reading: bool,
+    writing: bool,
+}
+
+impl Pump {
+    /// A pump over `stream`.
+    #[must_use]
+    pub fn new(stream: Stream, clock: Clock) -> Self {
+        Self {
+            stream,
+            clock,
+            timer: Box::pin(tokio::time::sleep(std::time::Duration::ZERO)),
+            timer_at: None,
+            reading: true,
+            writing: true,
+        }
+    }
+
+    /// The stream, for its socket's options and counters.
+    #[must_use]
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Runs the session until it has nothing to do but wait. Ready once it is finished and
+    /// everything it had to say was sent or cannot be.
+    pub fn poll(&mut self, cx: &mut Context<'_>, session: &mut dyn Driven) -> Poll<()> {
+        for _ in 0..ROUNDS_MAX {
+            let now = self.clock.now();
+            let worked = session.turn(now);
+            let wrote = self.write(cx, session, now);
+            if session.is_finished() && (session.pending().is_empty() || !self.writing) {
+                return Poll::Ready(());
+            }
+            let read = self.read(cx, session, now);
+            if !worked && !wrote && !read && !self.time_out(cx, session) {
+                return Poll::Pending;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Returns whether anything was written, or can no longer be.
+    fn write(&mut self, cx: &mut Context<'_>, session: &mut dyn Driven, now: Instant) -> bool {
+        let bytes = session.pending();
+        if bytes.is_empty() || !self.writing {
+            return false;
+        }
+        match self.stream.poll_write(cx, bytes) {
+            Poll::Pending => false,
+            Poll::Ready(Ok(n)) => {
+                session.sent(now, n);
+                n > 0
+            }
+            Poll::Ready(Err(error)) => {
+                // What the peer sent before it went may still be there, with its reason.
+                self.writing = false;
+                if !self.reading {
+                    session.handle_end(now, Some(error));
+                }
+                true
+            }
+        }
+    }
+
+    fn read(&mut self, cx: &mut Context<'_>, session: &mut dyn Driven, now: Instant) -> bool {
+        if !self.reading {
+            return false;
+        }
+        let space = session.input_space();
+        if space.is_empty() {
+            return false;
+        }
+        match self.stream.poll_read(cx, space) {
+            Poll::Pending => false,
+            Poll::Ready(Ok(n)) if n > 0 => {
+                session.handle_input(now, n);
+                true
+            }
+            Poll::Ready(end) => {
+                self.reading = false;
+                session.handle_end(now, end.err());
+                true
+            }
+        }
+    }
+
+    /// Calls the session when its deadline has passed; otherwise sees that it will be. The timer
+    /// is moved only when the deadline is earlier than what is set, not each time it moves on.
+    fn time_out(&mut self, cx: &mut Context<'_>, session: &mut dyn Driven) -> bool {
+        let Some(at) = session.poll_timeout() else {
+            return false;
+        };
+        let now = self.clock.now();
+        if at <= now {
+            self.timer_at = None;
+            session.handle_timeout(now);
+            return true;
+        }
+        if self.timer_at.is_none_or(|set| at < set) {
+            self.timer.as_mut().reset(self.clock.timer(at));
+            self.timer_at = Some(at);
+        }
+        let fired = self.timer.as_mut().poll(cx).is_ready();
+        if fired {
+            self.timer_at = None;
+        }
+        fired
+    }
+}
