@@ -30,6 +30,7 @@
 
 pub mod channel;
 pub mod connection;
+pub mod key;
 
 pub use channel::ChannelId;
 pub use connection::{Event, Transmit};
