@@ -1,0 +1,1 @@
+//! Both directions of the codec, against each other and against hand-laid bytes.

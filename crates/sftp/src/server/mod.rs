@@ -1,0 +1,1 @@
+//! The SFTP server engine.
