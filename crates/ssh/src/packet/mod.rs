@@ -1,0 +1,32 @@
+//! The binary packet protocol: framing, padding, limits and compression, in place.
+//!
+//! Read first: RFC 4253 section 6.
+
+/// A compression method that can be negotiated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// `none`.
+    None,
+    /// `zlib@openssh.com`: zlib that starts when authentication has succeeded.
+    ZlibDelayed,
+}
+
+impl Compression {
+    /// Every method.
+    pub const ALL: &[Self] = &[Self::None, Self::ZlibDelayed];
+
+    /// Its name in KEXINIT.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::ZlibDelayed => "zlib@openssh.com",
+        }
+    }
+
+    /// The method of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|c| c.name() == name)
+    }
+}
