@@ -134,7 +134,10 @@ impl Default for TransportConfig {
         Self {
             software_version: concat!("fullbore_", env!("CARGO_PKG_VERSION")).to_owned(),
             kex: Method::ALL.to_vec(),
-            host_key_algorithms: HOST_KEY_ALGORITHMS.iter().map(|n| (*n).to_owned()).collect(),
+            host_key_algorithms: HOST_KEY_ALGORITHMS
+                .iter()
+                .map(|n| (*n).to_owned())
+                .collect(),
             ciphers: Cipher::ALL.to_vec(),
             macs: Mac::ALL.to_vec(),
             compression: vec![Compression::None, Compression::ZlibDelayed],

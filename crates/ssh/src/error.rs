@@ -306,9 +306,7 @@ impl PeerMisbehaved {
             | Self::HostKeyType
             | Self::KexInitTwice
             | Self::StrictKexViolation { .. } => DisconnectReason::KeyExchangeFailed,
-            Self::HostKeySignature | Self::HostKeyChanged => {
-                DisconnectReason::HostKeyNotVerifiable
-            }
+            Self::HostKeySignature | Self::HostKeyChanged => DisconnectReason::HostKeyNotVerifiable,
             Self::UnknownService => DisconnectReason::ServiceNotAvailable,
             Self::PacketTooLong { .. }
             | Self::TooManyBannerLines

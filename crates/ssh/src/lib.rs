@@ -29,8 +29,18 @@
 //! - The caller's mistakes are errors of their own kind and never end the connection.
 
 pub mod channel;
+pub mod cipher;
+pub mod config;
 pub mod connection;
+pub mod error;
+pub mod kex;
 pub mod key;
+pub mod msg;
+pub mod packet;
+pub mod provider;
+pub mod transport;
+pub mod wire;
 
 pub use channel::ChannelId;
 pub use connection::{Event, Transmit};
+pub use error::Error;

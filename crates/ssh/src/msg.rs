@@ -128,7 +128,10 @@ pub fn lookup(number: u8) -> Option<&'static Message> {
 /// The name of `number` for a person.
 #[must_use]
 pub fn name(number: u8) -> String {
-    lookup(number).map_or_else(|| format!("message {number}"), |message| message.name.to_owned())
+    lookup(number).map_or_else(
+        || format!("message {number}"),
+        |message| message.name.to_owned(),
+    )
 }
 
 /// RFC 4250 4.2.2: why a connection is closed.
@@ -196,7 +199,11 @@ mod tests {
 
     #[test]
     fn each_number_has_one_row() {
-        assert!(MESSAGES.windows(2).all(|pair| pair[0].number < pair[1].number));
+        assert!(
+            MESSAGES
+                .windows(2)
+                .all(|pair| pair[0].number < pair[1].number)
+        );
         assert_eq!(name(94), "SSH_MSG_CHANNEL_DATA");
         assert_eq!(name(8), "message 8");
     }

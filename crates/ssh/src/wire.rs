@@ -272,7 +272,10 @@ mod tests {
         }
         // -1234 and -deadbeef.
         assert_eq!(mpint(&[0xed, 0xcc]), Err(InvalidMessage::Mpint));
-        assert_eq!(mpint(&[0xff, 0x21, 0x52, 0x41, 0x11]), Err(InvalidMessage::Mpint));
+        assert_eq!(
+            mpint(&[0xff, 0x21, 0x52, 0x41, 0x11]),
+            Err(InvalidMessage::Mpint)
+        );
     }
 
     #[test]
@@ -287,14 +290,26 @@ mod tests {
 
     #[test]
     fn fields_end_where_the_message_does() {
-        assert_eq!(Reader::new(&[0, 0, 0, 2, 1]).string(), Err(InvalidMessage::Truncated));
+        assert_eq!(
+            Reader::new(&[0, 0, 0, 2, 1]).string(),
+            Err(InvalidMessage::Truncated)
+        );
         assert_eq!(Reader::new(&[0, 0, 0, 1, 1]).string(), Ok(&[1][..]));
-        assert_eq!(Reader::new(&[0xff; 4]).string(), Err(InvalidMessage::Truncated));
+        assert_eq!(
+            Reader::new(&[0xff; 4]).string(),
+            Err(InvalidMessage::Truncated)
+        );
         assert_eq!(Reader::new(&[0; 3]).u32(), Err(InvalidMessage::Truncated));
         assert_eq!(Reader::new(&[0; 7]).u64(), Err(InvalidMessage::Truncated));
-        assert_eq!(Reader::new(&[0, 0, 0, 0, 1, 0, 0, 2]).u64(), Ok(0x0100_0002));
+        assert_eq!(
+            Reader::new(&[0, 0, 0, 0, 1, 0, 0, 2]).u64(),
+            Ok(0x0100_0002)
+        );
         assert_eq!(Reader::new(&[]).finish(), Ok(()));
-        assert_eq!(Reader::new(&[0]).finish(), Err(InvalidMessage::TrailingBytes));
+        assert_eq!(
+            Reader::new(&[0]).finish(),
+            Err(InvalidMessage::TrailingBytes)
+        );
     }
 
     #[test]
@@ -310,7 +325,10 @@ mod tests {
     #[test]
     fn name_lists_tolerate_empty_names_and_refuse_what_is_not_printable() {
         let list = NameList::new(b"aes128-ctr,,aes256-ctr,").expect("printable");
-        assert_eq!(list.iter().collect::<Vec<_>>(), ["aes128-ctr", "aes256-ctr"]);
+        assert_eq!(
+            list.iter().collect::<Vec<_>>(),
+            ["aes128-ctr", "aes256-ctr"]
+        );
         assert!(list.contains("aes256-ctr") && !list.contains("") && !list.contains("aes"));
         assert_eq!(NameList::new(b"").expect("empty").iter().count(), 0);
         assert_eq!(NameList::new(b"a b"), Err(InvalidMessage::Text));
