@@ -17,8 +17,10 @@ pub use error::KeyError;
 pub(crate) use error::shown;
 pub(crate) use fields::{Fields, put_mpint, put_string};
 pub use private::PrivateKey;
+pub(crate) use public::decode_base64;
 pub use public::{Fingerprint, PublicKey};
 pub use secret::Secret;
+pub(crate) use signature::named_algorithm;
 pub use signature::{SkDetails, SkPolicy};
 
 /// Fewer bits than this are refused everywhere. NIST SP 800-131A; below OpenSSH's 1024 on purpose.
