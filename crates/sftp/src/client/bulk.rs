@@ -152,7 +152,7 @@ impl Bulk {
             return true;
         }
         match &mut self.direction {
-            Direction::Put(put) => !put.wants(),
+            Direction::Put(put) => put.is_ended(),
             Direction::Get(get) => match get.settle() {
                 Ok(end) => end.is_some(),
                 Err(error) => {

@@ -7,7 +7,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::config::{EMPTY_REPLIES_MAX, EOF_ROUNDS_MAX, PROBE_LEN, REQUEST_LEN_MIN};
+use super::config::{
+    EMPTY_REPLIES_MAX, EOF_ROUNDS_MAX, PROBE_LEN, REQUEST_LEN_MIN, SPAN_BYTES_MAX,
+};
 use super::error::BulkError;
 
 /// Offsets stay below 2^63: OpenSSH refuses larger ones, and `off_t` has no more.
@@ -40,6 +42,8 @@ pub(super) struct Get {
     next: u64,
     /// Where the file is expected to end.
     hint: u64,
+    /// Nothing is read from here on.
+    end_max: u64,
     pieces: BTreeMap<u64, Piece>,
     again: VecDeque<u64>,
     /// Lowest offset that the server said is past the end.
@@ -56,10 +60,12 @@ pub(super) struct Get {
 }
 
 impl Get {
-    pub(super) fn new(offset: u64, hint: u64) -> Self {
+    pub(super) fn new(offset: u64, hint: u64, end_max: u64) -> Self {
+        let end_max = end_max.min(OFFSET_MAX);
         Self {
             next: offset,
-            hint: hint.min(OFFSET_MAX),
+            hint: hint.min(end_max),
+            end_max,
             pieces: BTreeMap::new(),
             again: VecDeque::new(),
             eof: None,
@@ -88,7 +94,8 @@ impl Get {
     pub(super) fn wants(&self) -> bool {
         !self.again.is_empty()
             || (self.eof.is_none()
-                && self.next < OFFSET_MAX
+                && self.next < self.end_max
+                && self.next - self.frontier() < SPAN_BYTES_MAX
                 && (self.next < self.hint || self.probes_out < self.probes_max))
     }
 
@@ -103,9 +110,9 @@ impl Get {
         let offset = self.next;
         let probe = offset >= self.hint;
         let len = if probe && self.hint > 0 && self.probes_max == 1 {
-            u64::from(size.min(PROBE_LEN)).min(OFFSET_MAX - offset)
+            u64::from(size.min(PROBE_LEN)).min(self.end_max - offset)
         } else if probe {
-            u64::from(size).min(OFFSET_MAX - offset)
+            u64::from(size).min(self.end_max - offset)
         } else {
             u64::from(size).min(self.hint - offset)
         };
@@ -196,8 +203,11 @@ impl Get {
             return Ok(None);
         }
         let Some((&hole, _)) = self.pieces.first_key_value() else {
-            // All of 2^63 bytes, and no end.
-            return Err(BulkError::TooLong);
+            return if self.end_max < OFFSET_MAX {
+                Ok(Some(self.next))
+            } else {
+                Err(BulkError::TooLong)
+            };
         };
         if hole >= self.data_end {
             return Ok(Some(hole));
@@ -228,7 +238,7 @@ mod tests {
 
     #[test]
     fn asks_for_all_up_to_the_hint_and_one_probe() {
-        let mut get = Get::new(0, 100);
+        let mut get = Get::new(0, 100, u64::MAX);
         let sent = send(&mut get, 40, 99);
         assert_eq!(sent, [(0, 40), (40, 40), (80, 20), (100, 40)]);
         assert_eq!(get.frontier(), 0);
@@ -236,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_short_reply_is_asked_again_bit_for_bit() {
-        let mut get = Get::new(0, 100);
+        let mut get = Get::new(0, 100, u64::MAX);
         send(&mut get, 40, 99);
         assert_eq!(
             get.on_data(0, 15).expect("fine"),
@@ -254,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_file_that_shrank_ends_where_the_server_says() {
-        let mut get = Get::new(0, 100);
+        let mut get = Get::new(0, 100, u64::MAX);
         send(&mut get, 40, 99);
         get.on_data(0, 40).expect("fine");
         get.on_data(40, 7).expect("fine");
@@ -267,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_file_that_grew_is_read_on_in_doubling_steps() {
-        let mut get = Get::new(0, 0);
+        let mut get = Get::new(0, 0, u64::MAX);
         let mut rounds = Vec::new();
         for _ in 0..4 {
             let sent = send(&mut get, 40, 99);
@@ -281,7 +291,7 @@ mod tests {
 
     #[test]
     fn an_end_inside_the_data_is_asked_again_and_then_refused() {
-        let mut get = Get::new(0, 80);
+        let mut get = Get::new(0, 80, u64::MAX);
         send(&mut get, 40, 99);
         get.on_data(40, 40).expect("fine");
         get.on_eof(80);
@@ -299,7 +309,7 @@ mod tests {
 
     #[test]
     fn empty_data_for_ever_is_refused() {
-        let mut get = Get::new(0, 40);
+        let mut get = Get::new(0, 40, u64::MAX);
         send(&mut get, 40, 99);
         for _ in 0..EMPTY_REPLIES_MAX {
             get.on_data(0, 0).expect("asked again");
@@ -312,8 +322,29 @@ mod tests {
     }
 
     #[test]
+    fn a_range_ends_without_a_probe() {
+        let mut get = Get::new(10, 100, 60);
+        assert_eq!(send(&mut get, 40, 99), [(10, 40), (50, 10)]);
+        get.on_data(50, 10).expect("fine");
+        get.on_data(10, 40).expect("fine");
+        assert_eq!(get.settle().expect("fine"), Some(60));
+    }
+
+    #[test]
+    fn never_runs_further_ahead_than_the_span() {
+        let mut get = Get::new(0, u64::MAX, u64::MAX);
+        let size = 1 << 20;
+        let sent = send(&mut get, size, 1000);
+        assert_eq!(sent.len() as u64, SPAN_BYTES_MAX / u64::from(size));
+        get.on_data(sent[1].0, size).expect("fine");
+        assert!(!get.wants(), "the oldest is still out");
+        get.on_data(0, size).expect("fine");
+        assert_eq!(send(&mut get, size, 1000).len(), 2);
+    }
+
+    #[test]
     fn a_smaller_request_size_splits_what_is_asked_again() {
-        let mut get = Get::new(0, 100);
+        let mut get = Get::new(0, 100, u64::MAX);
         send(&mut get, 100, 99);
         get.on_data(0, 30).expect("fine");
         assert_eq!(send(&mut get, 30, 99), [(30, 30), (60, 30), (90, 10)]);

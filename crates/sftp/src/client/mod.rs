@@ -27,6 +27,7 @@ mod table;
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::time::Duration;
 
 use fullbore_base::{ByteQueue, Instant};
@@ -306,7 +307,21 @@ impl Client {
         offset: u64,
         size_hint: u64,
     ) -> Result<BulkId, Error> {
-        let get = get::Get::new(offset, size_hint);
+        let get = get::Get::new(offset, size_hint, u64::MAX);
+        self.start(now, handle, Direction::Get(get))
+    }
+
+    /// Reads the bytes of `range`, or fewer where the file ends inside it.
+    ///
+    /// # Errors
+    /// As [`Client::start_get`].
+    pub fn start_get_range(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        range: Range<u64>,
+    ) -> Result<BulkId, Error> {
+        let get = get::Get::new(range.start, range.end, range.end.max(range.start));
         self.start(now, handle, Direction::Get(get))
     }
 
@@ -321,7 +336,22 @@ impl Client {
         handle: Handle,
         offset: u64,
     ) -> Result<BulkId, Error> {
-        self.start(now, handle, Direction::Put(put::Put::new(offset)))
+        let put = put::Put::new(offset, u64::MAX);
+        self.start(now, handle, Direction::Put(put))
+    }
+
+    /// Writes the bytes of `range`, or fewer where the source ends inside it.
+    ///
+    /// # Errors
+    /// As [`Client::start_put`].
+    pub fn start_put_range(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        range: Range<u64>,
+    ) -> Result<BulkId, Error> {
+        let put = put::Put::new(range.start, range.end.max(range.start));
+        self.start(now, handle, Direction::Put(put))
     }
 
     fn start(
@@ -340,7 +370,8 @@ impl Client {
         if was_idle {
             self.quiet_since = now;
         }
-        self.note_ready(id);
+        // An empty range is done at once.
+        self.settle(id);
         Ok(id)
     }
 

@@ -9,7 +9,6 @@ use super::Client;
 use super::bulk::{Blocks, BulkId, Direction};
 use super::config::READ_BATCH_BYTES;
 use super::error::BulkError;
-use super::get::OFFSET_MAX;
 use super::table::Purpose;
 use crate::proto::{Request, VERSION, WriteHead, encode_init, write_header, write_header_len};
 use crate::wire::SliceSink;
@@ -182,13 +181,13 @@ impl Client {
         };
         let offset = put.next();
         let head_len = write_header_len(bulk.handle.as_bytes().len());
-        let len_max = self.write_len.min(bulk.request_len) as usize;
-        if out.room() < head_len + len_max {
-            return Sent::Blocked;
-        }
-        if offset > OFFSET_MAX - len_max as u64 {
+        let len_max = u64::from(self.write_len.min(bulk.request_len)).min(put.room()) as usize;
+        if len_max == 0 {
             bulk.fail(BulkError::TooLong);
             return Sent::Ended;
+        }
+        if out.room() < head_len + len_max {
+            return Sent::Blocked;
         }
         let purpose = |len| Purpose::Write {
             bulk: id,

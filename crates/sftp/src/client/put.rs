@@ -2,11 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use super::config::SPAN_BYTES_MAX;
+use super::get::OFFSET_MAX;
+
 /// The ranges of an upload. Everything from the start to `next` that is not in `unanswered` has
 /// been confirmed with `SSH_FX_OK`.
 #[derive(Debug)]
 pub(super) struct Put {
     next: u64,
+    /// Nothing is written from here on.
+    end_max: u64,
     /// Offset to length, sent and without a reply.
     unanswered: BTreeMap<u64, u32>,
     /// The source has no more.
@@ -14,12 +19,23 @@ pub(super) struct Put {
 }
 
 impl Put {
-    pub(super) const fn new(offset: u64) -> Self {
+    pub(super) fn new(offset: u64, end_max: u64) -> Self {
         Self {
             next: offset,
+            end_max: end_max.min(OFFSET_MAX),
             unanswered: BTreeMap::new(),
-            ended: false,
+            ended: end_max <= offset,
         }
+    }
+
+    /// Bytes that may still be written.
+    pub(super) const fn room(&self) -> u64 {
+        self.end_max - self.next
+    }
+
+    /// Whether the end is a range's, not that of what can be addressed.
+    pub(super) const fn is_range(&self) -> bool {
+        self.end_max < OFFSET_MAX
     }
 
     /// Where the next block goes.
@@ -28,8 +44,13 @@ impl Put {
     }
 
     /// Whether a block should be read and sent.
-    pub(super) const fn wants(&self) -> bool {
-        !self.ended
+    pub(super) fn wants(&self) -> bool {
+        !self.ended && self.next - self.frontier() < SPAN_BYTES_MAX
+    }
+
+    /// Whether all has been sent.
+    pub(super) const fn is_ended(&self) -> bool {
+        self.ended
     }
 
     /// The source has no more.
@@ -41,6 +62,7 @@ impl Put {
     pub(super) fn on_sent(&mut self, len: u32) {
         self.unanswered.insert(self.next, len);
         self.next += u64::from(len);
+        self.ended |= self.next >= self.end_max && self.is_range();
     }
 
     /// The block at `offset` was confirmed.
@@ -62,7 +84,7 @@ mod tests {
 
     #[test]
     fn the_frontier_waits_for_the_oldest_answer() {
-        let mut put = Put::new(10);
+        let mut put = Put::new(10, u64::MAX);
         put.on_sent(5);
         put.on_sent(7);
         put.on_ok(15);

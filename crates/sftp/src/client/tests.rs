@@ -518,6 +518,35 @@ fn a_cancelled_transfer_touches_no_block_and_ends_when_drained() {
 }
 
 #[test]
+fn ranges_end_where_they_should() {
+    let mut bench = Bench::new(Peer::new(1, pattern(1, 200_000)), 0);
+    bench.run().expect("VERSION");
+    for (range, end) in [
+        (5..150_000, 150_000),
+        (7..7, 7),
+        (190_000..300_000, 200_000),
+    ] {
+        bench.local = Local::default();
+        let id = bench
+            .client
+            .start_get_range(NOW, handle(), range.clone())
+            .expect("room");
+        bench.run().expect("honest");
+        let report = bench.client.take_bulk(id).expect("done");
+        assert!(report.error.is_none());
+        assert_eq!((report.end, report.bytes), (end, end - range.start));
+        bench.local.source = bench.peer.file.clone();
+        let id = bench
+            .client
+            .start_put_range(NOW, handle(), range.clone())
+            .expect("room");
+        bench.run().expect("honest");
+        let report = bench.client.take_bulk(id).expect("done");
+        assert_eq!((report.end, report.bytes), (end, end - range.start));
+    }
+}
+
+#[test]
 fn many_transfers_share_one_session() {
     let mut bench = Bench::new(Peer::new(1, pattern(1, 200_000)).openssh_limits(), 0);
     bench.run().expect("VERSION");
