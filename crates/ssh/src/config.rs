@@ -2,6 +2,7 @@
 //! the transport layer.
 
 use crate::cipher::{Cipher, Mac};
+use crate::connection::ConnectionConfig;
 use crate::kex::Method;
 use crate::packet::Compression;
 use std::sync::Arc;
@@ -155,6 +156,8 @@ impl Default for TransportConfig {
 pub struct ClientConfig {
     /// The transport's part.
     pub transport: TransportConfig,
+    /// The connection layer's part.
+    pub connection: ConnectionConfig,
 }
 
 /// A server's host key, with the certificates made for it.
@@ -172,6 +175,8 @@ pub trait HostKey: Send + Sync + std::fmt::Debug {
 pub struct ServerConfig {
     /// The transport's part.
     pub transport: TransportConfig,
+    /// The connection layer's part.
+    pub connection: ConnectionConfig,
     /// Host keys; each algorithm is served by the first that can.
     pub host_keys: Vec<Arc<dyn HostKey>>,
 }

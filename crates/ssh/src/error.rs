@@ -218,6 +218,8 @@ pub enum Closed {
     KexTimeout,
     /// The peer did not answer keepalives in time.
     KeepaliveTimeout,
+    /// Authentication was not done in time.
+    LoginTimeout,
     /// No authentication method is left to try.
     AuthFailed,
     /// Cryptography failed for a reason that is not in the peer's bytes (a signer refused, no
@@ -237,7 +239,9 @@ impl Error {
             Self::PeerIncompatible(_) | Self::ApiMisuse(_) => Origin::Local,
             Self::Closed(closed) => match closed {
                 Closed::ByPeer { .. } | Closed::Eof => Origin::Remote,
-                Closed::KexTimeout | Closed::KeepaliveTimeout => Origin::Remote,
+                Closed::KexTimeout | Closed::KeepaliveTimeout | Closed::LoginTimeout => {
+                    Origin::Remote
+                }
                 Closed::ByUs { .. } | Closed::HostKeyRejected { .. } => Origin::Local,
                 Closed::AuthFailed | Closed::Crypto { .. } => Origin::Local,
             },
@@ -404,7 +408,7 @@ impl Closed {
             Self::ByUs { reason, .. } => Some(*reason),
             Self::HostKeyRejected { .. } => Some(DisconnectReason::HostKeyNotVerifiable),
             Self::KexTimeout | Self::Crypto { .. } => Some(DisconnectReason::KeyExchangeFailed),
-            Self::KeepaliveTimeout => Some(DisconnectReason::ConnectionLost),
+            Self::KeepaliveTimeout | Self::LoginTimeout => Some(DisconnectReason::ConnectionLost),
             Self::AuthFailed => Some(DisconnectReason::NoMoreAuthMethodsAvailable),
         }
     }
@@ -456,6 +460,7 @@ impl fmt::Display for Closed {
             Self::HostKeyRejected { why } => write!(f, "the host key was refused: {why}"),
             Self::KexTimeout => f.write_str("the peer did not finish the key exchange in time"),
             Self::KeepaliveTimeout => f.write_str("the peer does not answer"),
+            Self::LoginTimeout => f.write_str("authentication was not done in time"),
             Self::AuthFailed => f.write_str("no authentication method is left to try"),
             Self::Crypto { what } => write!(f, "cryptography failed: {what}"),
         }

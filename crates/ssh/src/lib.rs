@@ -43,5 +43,5 @@ pub mod transport;
 pub mod wire;
 
 pub use channel::ChannelId;
-pub use connection::{Event, Transmit};
+pub use connection::{ChannelOutlet, Connection, ConnectionConfig, Event, Stats, Transmit};
 pub use error::Error;

@@ -69,3 +69,63 @@ pub struct Transmit {
     /// Bytes appended to the buffer.
     pub len: usize,
 }
+
+/// Events of the connection as a whole that have not been told: one flag each.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Signs(u16);
+
+impl Signs {
+    /// In the order in which they are told.
+    const ORDER: [Event; 9] = [
+        Event::HostKey,
+        Event::Banner,
+        Event::AuthNeeded,
+        Event::SignatureNeeded,
+        Event::Prompt,
+        Event::AuthRequest,
+        Event::Authenticated,
+        Event::HostKeysAnnounced,
+        Event::HostKeysProved,
+    ];
+
+    pub(super) const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Notes an event.
+    ///
+    /// # Panics
+    /// When it is an event of a channel, or the end.
+    pub(super) fn tell(&mut self, event: Event) {
+        let at = Self::ORDER
+            .iter()
+            .position(|e| *e == event)
+            .expect("only the connection's own events are noted here");
+        self.0 |= 1 << at;
+    }
+
+    /// Takes the first.
+    pub(super) fn take_first(&mut self) -> Option<Event> {
+        let at = self.0.trailing_zeros() as usize;
+        let event = *Self::ORDER.get(at)?;
+        self.0 &= self.0 - 1;
+        Some(event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_of_the_connection_are_told_once_in_their_order() {
+        let mut signs = Signs::default();
+        assert_eq!(signs.take_first(), None);
+        signs.tell(Event::Authenticated);
+        signs.tell(Event::Banner);
+        signs.tell(Event::Banner);
+        assert_eq!(signs.take_first(), Some(Event::Banner));
+        assert_eq!(signs.take_first(), Some(Event::Authenticated));
+        assert!(signs.is_empty() && signs.take_first().is_none());
+    }
+}

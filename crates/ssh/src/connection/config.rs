@@ -1,0 +1,93 @@
+//! What the connection layer is told at its start, and the named limit of everything a peer can grow
+//! in it. A single channel's limits stand with the channel.
+
+use std::time::Duration;
+
+/// Channels open at once on one connection. OpenSSH serves 10 sessions; lanes of a transfer and
+/// jumps through us stay far under it.
+pub const CHANNELS_MAX: usize = 64;
+
+/// Bytes of queued replies (to requests, opens and pings) at which no further packet is opened: the
+/// peer does not read what it asked for.
+pub const CONTROL_BYTES_MAX: usize = 64 * 1024;
+
+/// Global requests of ours that wait for their replies.
+pub const GLOBALS_AWAITED_MAX: usize = 16;
+
+/// Channel requests of ours that wait for their replies, on one channel.
+pub const REQUESTS_AWAITED_MAX: usize = 256;
+
+/// Proofs of host keys that a server makes on one connection: each costs a signature per key, and
+/// OpenSSH's client asks once.
+pub const HOST_KEY_PROOFS_MAX: u32 = 4;
+
+/// Host keys of a server's announcement that a client keeps; further ones are ignored.
+pub const ANNOUNCED_KEYS_MAX: usize = 32;
+
+/// Messages of the connection layer that a server drops before authentication: a client that sends
+/// them ahead and is refused sends a handful with each attempt.
+pub const EARLY_MESSAGES_MAX: u32 = 1024;
+
+/// What a client may send to a channel before the confirmation tells it the window, when it knows
+/// that the server is of this kind (see [`ConnectionConfig::eager`]). No local window is smaller.
+pub const EAGER_BYTES_MAX: u32 = 32 * 1024;
+
+/// The longest data field we take in one message of a peer that is not fullbore: what everybody
+/// takes, and OpenSSH's own.
+pub const MAXPACKET_OTHERS: u32 = 32 * 1024;
+
+/// The longest data field in one message, sent or received: one SFTP block with its header.
+pub const MAXPACKET_MAX: u32 = 256 * 1024;
+
+/// What both roles tell the connection layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionConfig {
+    /// Bytes that the peer may have on their way and unread on each channel (see
+    /// [`LocalWindow`](crate::channel::window::LocalWindow)). At least [`EAGER_BYTES_MAX`], and
+    /// 8/7 of the longest message that the application waits to see whole.
+    pub local_window: u32,
+    /// Longest data field of a message that a fullbore peer may send; up to [`MAXPACKET_MAX`].
+    /// Others are told at most [`MAXPACKET_OTHERS`].
+    pub local_maxpacket: u32,
+    /// Channels at once; up to [`CHANNELS_MAX`].
+    pub channels_max: usize,
+    /// From the start to the end of authentication (server: login grace time; client: connect
+    /// timeout; time that a person takes counts).
+    pub login_timeout: Option<Duration>,
+    /// After how long a silence the peer is asked whether it lives.
+    pub keepalive_interval: Option<Duration>,
+    /// Unanswered questions in a row after which the connection is given up.
+    pub keepalive_count_max: u32,
+    /// How often the round-trip time is measured.
+    pub ping_interval: Option<Duration>,
+    /// Client: send channel open, requests and up to [`EAGER_BYTES_MAX`] of data behind an
+    /// authentication attempt, without waiting for its success. Takes effect only towards a peer
+    /// whose version line names fullbore: others disconnect.
+    pub eager: bool,
+}
+
+impl Default for ConnectionConfig {
+    fn default() -> Self {
+        Self {
+            // 320 Mbit/s x 200 ms. A consumer that keeps up never lets it fill memory.
+            local_window: 8 * 1024 * 1024,
+            local_maxpacket: MAXPACKET_MAX,
+            channels_max: CHANNELS_MAX,
+            login_timeout: Some(Duration::from_secs(120)),
+            keepalive_interval: None,
+            keepalive_count_max: 3,
+            ping_interval: None,
+            eager: true,
+        }
+    }
+}
+
+impl ConnectionConfig {
+    /// The values in force: out-of-range ones are moved to their limit.
+    pub(crate) fn clamped(mut self) -> Self {
+        self.local_window = self.local_window.max(EAGER_BYTES_MAX);
+        self.local_maxpacket = self.local_maxpacket.clamp(1, MAXPACKET_MAX);
+        self.channels_max = self.channels_max.clamp(1, CHANNELS_MAX);
+        self
+    }
+}

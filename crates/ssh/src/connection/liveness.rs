@@ -1,0 +1,170 @@
+//! Is the peer there, and how far away: login deadline, keepalives, pings; all timers in one table.
+
+use super::global::Awaited;
+use super::{Connection, ConnectionConfig, Event};
+use crate::error::{Closed, Error, PeerMisbehaved};
+use crate::msg::SSH2_MSG_PING;
+use crate::wire::Put;
+use fullbore_base::{Instant, Timers};
+use std::time::Duration;
+
+/// The timers above the transport's.
+#[derive(Clone, Copy, Debug)]
+enum Timer {
+    Login,
+    Keepalive,
+    Ping,
+}
+
+const TIMERS: usize = 3;
+
+/// What is known of the peer's presence.
+#[derive(Debug)]
+pub(super) struct Liveness {
+    timers: Timers<TIMERS>,
+    last_input: Instant,
+    /// Keepalives sent since anything was heard.
+    unanswered: u32,
+    /// The ping that is under way: its number and when it was queued.
+    ping: Option<(u64, Instant)>,
+    pings: u64,
+    srtt: Option<Duration>,
+}
+
+impl Liveness {
+    pub(super) fn new(config: &ConnectionConfig, now: Instant) -> Self {
+        let mut timers = Timers::default();
+        if let Some(timeout) = config.login_timeout {
+            timers.arm(Timer::Login as usize, now + timeout);
+        }
+        Self {
+            timers,
+            last_input: now,
+            unanswered: 0,
+            ping: None,
+            pings: 0,
+            srtt: None,
+        }
+    }
+
+    pub(super) const fn on_input(&mut self, now: Instant) {
+        self.last_input = now;
+        self.unanswered = 0;
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    pub(super) const fn srtt(&self) -> Option<Duration> {
+        self.srtt
+    }
+
+    /// RFC 6298 2: the first sample is taken as it is, later ones with weight 1/8.
+    fn on_sample(&mut self, sample: Duration) {
+        self.srtt = Some(self.srtt.map_or(sample, |srtt| (srtt * 7 + sample) / 8));
+    }
+}
+
+impl Connection {
+    /// Measures the round-trip time: `rtt()` changes when the answer is here. Does nothing before
+    /// authentication or while an answer is awaited. Uses `ping@openssh.com` where the peer has it,
+    /// else a keepalive request.
+    pub fn ping(&mut self, now: Instant) {
+        if !self.is_authenticated() || self.liveness.ping.is_some() || self.error().is_some() {
+            return;
+        }
+        let number = self.liveness.pings;
+        if self.transport.peer_extensions().ping {
+            self.scratch.clear();
+            self.scratch.put_u8(SSH2_MSG_PING);
+            self.scratch.put_string(&number.to_be_bytes());
+            self.queue_scratch();
+        } else if !self.ask(Awaited::Keepalive { sent: Some(now) }) {
+            return;
+        }
+        self.liveness.pings += 1;
+        self.liveness.ping = Some((number, now));
+    }
+
+    /// Takes PONG's data.
+    pub(super) fn on_pong(&mut self, now: Instant, data: &[u8]) -> Result<(), Error> {
+        match self.liveness.ping {
+            Some((number, sent)) if data == number.to_be_bytes() => {
+                self.on_rtt_sample(now - sent);
+                Ok(())
+            }
+            _ => Err(Error::PeerMisbehaved(PeerMisbehaved::UnexpectedReply)),
+        }
+    }
+
+    pub(super) fn on_rtt_sample(&mut self, sample: Duration) {
+        self.liveness.ping = None;
+        self.liveness.on_sample(sample);
+        self.stats.rtt_count += 1;
+    }
+
+    /// Authentication is done: the login deadline goes, the others start.
+    pub(super) fn on_authenticated(&mut self, now: Instant) {
+        let liveness = &mut self.liveness;
+        liveness.timers.disarm(Timer::Login as usize);
+        if let Some(interval) = self.config.keepalive_interval {
+            liveness
+                .timers
+                .arm(Timer::Keepalive as usize, now + interval);
+        }
+        if let Some(interval) = self.config.ping_interval {
+            liveness.timers.arm(Timer::Ping as usize, now + interval);
+        }
+        self.signs.tell(Event::Authenticated);
+        for slot in self.table.slots() {
+            self.table.list_send(slot);
+        }
+        self.announce_host_keys();
+    }
+
+    /// Whatever is due at `now`.
+    pub(super) fn handle_liveness(&mut self, now: Instant) {
+        if self.liveness.timers.take_due(Timer::Login as usize, now) {
+            self.fail(Error::Closed(Closed::LoginTimeout));
+        }
+        if self
+            .liveness
+            .timers
+            .take_due(Timer::Keepalive as usize, now)
+        {
+            self.on_keepalive_due(now);
+        }
+        if self.liveness.timers.take_due(Timer::Ping as usize, now) {
+            self.ping(now);
+            if let Some(interval) = self.config.ping_interval {
+                self.liveness
+                    .timers
+                    .arm(Timer::Ping as usize, now + interval);
+            }
+        }
+    }
+
+    fn on_keepalive_due(&mut self, now: Instant) {
+        let Some(interval) = self.config.keepalive_interval else {
+            return;
+        };
+        // Unopened packets are proof enough: it is this side that does not listen.
+        let is_listening = !self.is_gated();
+        let heard = self.liveness.last_input + interval;
+        if heard > now && self.liveness.unanswered == 0 {
+            self.liveness.timers.arm(Timer::Keepalive as usize, heard);
+            return;
+        }
+        if is_listening && self.liveness.unanswered >= self.config.keepalive_count_max {
+            self.fail(Error::Closed(Closed::KeepaliveTimeout));
+            return;
+        }
+        if is_listening && self.ask(Awaited::Keepalive { sent: None }) {
+            self.liveness.unanswered += 1;
+        }
+        self.liveness
+            .timers
+            .arm(Timer::Keepalive as usize, now + interval);
+    }
+}
