@@ -43,6 +43,8 @@ pub trait Environment {
     fn replace_file(&self, path: &Path, content: &[u8]) -> io::Result<()>;
     /// An environment variable.
     fn variable(&self, name: &str) -> Option<OsString>;
+    /// The names of all environment variables that are UTF-8.
+    fn variable_names(&self) -> Vec<String>;
     /// The home folder of the user who runs this.
     fn home(&self) -> PathBuf;
     /// The home folder of a named user, for `~name`.

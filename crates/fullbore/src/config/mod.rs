@@ -11,6 +11,7 @@
 pub mod destination;
 mod environment;
 mod error;
+pub mod known_hosts;
 pub mod pattern;
 pub mod prompt;
 mod public_key;
@@ -20,6 +21,9 @@ pub mod text;
 pub use environment::{Environment, FileFacts, expand_tilde};
 pub use error::ConfigError;
 pub use public_key::{KeyLine, fingerprint};
+
+#[cfg(test)]
+pub(crate) mod fake;
 
 /// The longest configuration file that is read, in bytes. Ours: known_hosts files of large sites
 /// reach tens of MiB; beyond this it is not a configuration file.

@@ -1,8 +1,8 @@
 //! A public key as the text files hold it: a type name and a blob in base64.
 
-use aws_lc_rs::digest;
+use fullbore_ssh::key::Fingerprint;
 
-use super::text::{base64_decode, base64_encode, is_blank};
+use super::text::{base64_decode, is_blank};
 
 /// One key of a line: what known_hosts, authorized_keys and `.pub` files have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,9 +43,7 @@ impl KeyLine {
 /// A key's fingerprint as OpenSSH prints it: `SHA256:` and unpadded base64.
 #[must_use]
 pub fn fingerprint(blob: &[u8]) -> String {
-    let hash = digest::digest(&digest::SHA256, blob);
-    let text = base64_encode(hash.as_ref());
-    format!("SHA256:{}", text.trim_end_matches('='))
+    Fingerprint::of_blob(blob).to_string()
 }
 
 /// The type's name at the front of a blob.
