@@ -1,0 +1,139 @@
+"""Rekeying every MiB while 64 MiB flow, asked for by either side or both, and each second when idle."""
+
+import subprocess
+import threading
+import time
+
+from cases_server import Sftp
+from harness import MIB, case, same, wait_until, which
+from servers import serve, sshd
+
+SIZE = 64 * MIB
+EACH_MIB = "RekeyLimit=1M"
+# What `serve` reads from its --config file.
+SERVE_CONFIG = 'rekey-limit = "1M"\n'
+
+
+def serve_rekeying(context):
+    config = context.folder / "serve.toml"
+    config.write_text(SERVE_CONFIG)
+    return serve(context, "--config", config)
+
+
+def cp_case(name, make_server, options):
+    @case(f"rekey-cp-{name}", timeout=180)
+    def run(context):
+        server = make_server(context)
+        source = context.file(SIZE)
+        context.cp(server, source, server.url("x"), options=options)
+        same(source, server.here("x"))
+        context.cp(server, server.url("x"), context.folder / "x", options=options)
+        same(source, context.folder / "x")
+
+
+def sshd_rekeying(context):
+    return sshd(context, "RekeyLimit 1M")
+
+
+cp_case("sshd-client-asks", sshd, [EACH_MIB])
+cp_case("sshd-server-asks", sshd_rekeying, [])
+cp_case("sshd-both-ask", sshd_rekeying, [EACH_MIB])
+cp_case("serve-client-asks", serve, [EACH_MIB])
+cp_case("serve-server-asks", serve_rekeying, [])
+cp_case("serve-both-ask", serve_rekeying, [EACH_MIB])
+
+
+def sftp_case(name, make_server, flags):
+    @case(f"rekey-sftp-serve-{name}", timeout=180)
+    def run(context):
+        server = make_server(context)
+        client = Sftp(context, server)
+        client.known = [o for o in client.known if "LogLevel" not in o]
+        client.flags = [*flags, "-oLogLevel=DEBUG1"]
+        source = context.file(SIZE)
+        client.put(source, "x")
+        same(source, server.here("x"))
+        client.get("x", context.folder / "x")
+        same(source, context.folder / "x")
+        logs = "".join(path.read_text(errors="replace") for path in context.folder.glob("out-*-sftp"))
+        newkeys = logs.count("SSH2_MSG_NEWKEYS received")
+        assert newkeys >= 2 * SIZE // MIB // 2, f"only {newkeys} key exchanges in two transfers"
+
+
+sftp_case("client-asks", serve, [f"-o{EACH_MIB}"])
+sftp_case("server-asks", serve_rekeying, [])
+sftp_case("both-ask", serve_rekeying, [f"-o{EACH_MIB}"])
+
+
+@case("rekey-both-directions-at-once", timeout=180)
+def duplex(context):
+    """One OpenSSH connection, two channels, 64 MiB each way, keys changed every MiB by both ends."""
+    server = serve_rekeying(context)
+    source = context.file(SIZE)
+    server.here("down").write_bytes(source.read_bytes())
+    with Master(context, server, f"-o{EACH_MIB}") as master:
+        master.both(source, "up", "down", context.folder / "down")
+    same(source, server.here("up"))
+    same(source, context.folder / "down")
+
+
+class Master:
+    """An OpenSSH connection that other programs share."""
+
+    def __init__(self, context, server, *flags):
+        self.context, self.server = context, server
+        self.client = Sftp(context, server)
+        self.path = context.folder / "master"
+        command = [which("ssh"), *self.client.known, *flags, "-M", "-N", "-S", self.path]
+        self.process = context.spawn([*command, "-p", str(server.port), self.client.at])
+
+    def __enter__(self):
+        wait_until(lambda: self.path.exists(), 20, "the shared connection is up")
+        self.client.flags = [f"-oControlPath={self.path}"]
+        return self
+
+    def both(self, source, up, down, local):
+        """Puts `source` to `up` while it gets `down` to `local`."""
+        other = Sftp(self.context, self.server)
+        other.flags = self.client.flags
+        failures = []
+
+        def guarded(action, *args):
+            try:
+                action(*args)
+            except AssertionError as why:
+                failures.append(why)
+
+        threads = [
+            threading.Thread(target=guarded, args=(self.client.put, source, up)),
+            threading.Thread(target=guarded, args=(other.get, down, local)),
+        ]
+        for thread in threads:
+            thread.start()
+            # Batch files are named by the process that is started next.
+            time.sleep(0.1)
+        for thread in threads:
+            thread.join()
+        assert not failures, failures
+
+    def __exit__(self, *_):
+        self.process.stop()
+
+
+@case("rekey-each-second-when-idle")
+def idle(context):
+    """OpenSSH's client with a time limit: the session lives through several exchanges without data."""
+    server = serve(context)
+    client = Sftp(context, server)
+    client.known = [o for o in client.known if "LogLevel" not in o]
+    command = [which("sftp"), *client.known, "-oLogLevel=DEBUG1", "-oRekeyLimit=default 1s"]
+    command += ["-oServerAliveInterval=1", "-P", str(server.port), client.at]
+    log = open(context.folder / "idle-log", "wb")
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=context.env)
+    time.sleep(6)
+    child.stdin.write(b"pwd\nbye\n")
+    child.stdin.close()
+    assert child.wait(20) == 0
+    text = (context.folder / "idle-log").read_text(errors="replace")
+    assert text.count("SSH2_MSG_NEWKEYS received") >= 4, text[-2000:]
+    assert "Remote working directory: /" in text

@@ -1,0 +1,70 @@
+"""Interrupted copies go on where they stopped, and only if what is there is the beginning of what is sent."""
+
+import os
+
+from harness import MIB, case, same
+from servers import serve, sshd
+
+SIZE = 64 * MIB
+
+
+def stop_half_way(context, server, source, target, watch, at):
+    """Kills a copy once `watch` finds a partial file of `at` bytes."""
+    process = context.spawn(context.cp_command(server, source, target))
+    while process.child.poll() is None:
+        if any(path.stat().st_size >= at for path in watch()):
+            process.child.kill()
+    process.wait()
+
+
+def resume_case(name, make_server, is_put):
+    @case(f"resume-{name}")
+    def run(context):
+        server = make_server(context)
+        source = context.file(SIZE)
+        down = context.dir("down")
+        if is_put:
+            arguments, folder = (source, server.url("x")), server.root
+        else:
+            server.here("source").write_bytes(source.read_bytes())
+            arguments, folder = (server.url("source"), down / "x"), down
+
+        def watch():
+            return [p for p in folder.iterdir() if p.is_file() and p.name not in ("x", "source")]
+
+        stop_half_way(context, server, *arguments, watch, 4 * MIB)
+        assert not (folder / "x").exists(), "half a file under the final name, or the copy was too fast"
+        assert watch(), "nothing to resume from"
+        _, output = context.cp(server, "-v", *arguments)
+        same(source, folder / "x")
+        assert not watch(), f"left behind: {os.listdir(folder)}"
+        assert "resum" in output, output
+
+
+for server_name, factory in (("serve", serve), ("sshd", sshd)):
+    resume_case(f"put-{server_name}", factory, True)
+    resume_case(f"get-{server_name}", factory, False)
+
+
+def changed_case(name, make_server):
+    @case(f"resume-changed-prefix-{name}")
+    def run(context):
+        """The partial file is not the source's beginning: said, and sent anew."""
+        server = make_server(context)
+        source = context.file(SIZE)
+
+        def watch():
+            return [p for p in server.root.iterdir() if p.name != "x"]
+
+        stop_half_way(context, server, source, server.url("x"), watch, 4 * MIB)
+        for path in watch():
+            with open(path, "r+b") as file:
+                file.write(b"changed")
+                file.seek(-7, os.SEEK_END)
+                file.write(b"changed")
+        context.cp(server, source, server.url("x"))
+        same(source, server.here("x"))
+
+
+changed_case("serve", serve)
+changed_case("sshd", sshd)
