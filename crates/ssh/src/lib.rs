@@ -28,6 +28,8 @@
 //!   returns it, `poll_transmit` still yields the goodbye, and `Event::Closed` comes once.
 //! - The caller's mistakes are errors of their own kind and never end the connection.
 
+pub mod agent;
+pub mod auth;
 pub mod cert;
 pub mod channel;
 pub mod cipher;

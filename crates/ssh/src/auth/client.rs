@@ -1,0 +1,690 @@
+//! The client's side: one attempt at a time, with as few round trips as the method allows.
+//!
+//! ```text
+//!  Idle ─authenticate─► Queued ─poll_message─► Awaiting ─FAILURE─► Idle
+//!                        ▲  │                  │  │  └─SUCCESS─► Done
+//!                        │  └► Signing ─────►──┤  │
+//!                        └──────────────PK_OK──┘  └─60─► Prompting ─answers─► Awaiting
+//! ```
+
+use super::prompts::put_answers;
+use super::{
+    BANNER_BYTES_MAX, BANNERS_MAX, KeyFields, Message, Method, MethodSet, PASSWORD_BYTES_MAX,
+    PromptKind, Prompts, ROUNDS_MAX, SERVICE_USERAUTH, Secret, Session, put_request,
+};
+use crate::cert::Certificate;
+use crate::error::{ApiMisuse, Error, PeerMisbehaved};
+use crate::key::{Algorithm, PrivateKey, PublicKey, named_algorithm};
+use crate::msg::{
+    SSH_MSG_SERVICE_ACCEPT, SSH_MSG_SERVICE_REQUEST, SSH_MSG_USERAUTH_BANNER,
+    SSH_MSG_USERAUTH_FAILURE, SSH_MSG_USERAUTH_PK_OK, SSH_MSG_USERAUTH_SUCCESS,
+};
+use crate::wire::{Put, Reader};
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+/// What the client is told at its start.
+#[derive(Debug, Clone, Default)]
+pub struct ClientAuth {
+    /// The user's name. Any bytes; UTF-8 by the RFC.
+    pub user: Vec<u8>,
+}
+
+/// One try to prove who the user is.
+#[derive(Debug)]
+pub enum Attempt {
+    /// Asks for nothing but the list of methods; a server may let the user in.
+    None,
+    /// A key or certificate.
+    PublicKey(KeyAttempt),
+    /// A password.
+    Password(Secret),
+    /// Whatever the server asks.
+    KeyboardInteractive,
+}
+
+/// A key to try.
+#[derive(Debug)]
+pub struct KeyAttempt {
+    /// What is shown to the server.
+    pub identity: Identity,
+    /// Who signs.
+    pub signer: Signer,
+    /// The signature algorithm; `None` takes the best that both sides know.
+    pub algorithm: Option<Algorithm>,
+    /// True signs at once. False asks the server first whether the key would do, at the cost of a
+    /// round trip: for keys that a person must unlock or touch, and where there are several.
+    pub known: bool,
+}
+
+/// What is shown to the server.
+#[derive(Debug, Clone)]
+pub enum Identity {
+    /// A plain key.
+    Key(PublicKey),
+    /// A certificate; its key signs.
+    Certificate(Box<Certificate>),
+}
+
+impl Identity {
+    /// The key that signs.
+    #[must_use]
+    pub fn key(&self) -> &PublicKey {
+        match self {
+            Self::Key(key) => key,
+            Self::Certificate(certificate) => certificate.key(),
+        }
+    }
+
+    fn to_blob(&self) -> Vec<u8> {
+        match self {
+            Self::Key(key) => key.to_blob(),
+            Self::Certificate(certificate) => certificate.as_blob().to_vec(),
+        }
+    }
+
+    fn algorithm_name(&self, algorithm: Algorithm) -> &'static str {
+        match self {
+            Self::Key(_) => algorithm.name(),
+            Self::Certificate(_) => algorithm.certificate_name(),
+        }
+    }
+}
+
+/// Who signs.
+#[derive(Debug, Clone)]
+pub enum Signer {
+    /// This key, at once.
+    Local(Arc<PrivateKey>),
+    /// The application, through `signature_request` and `provide_signature`: an agent.
+    External,
+}
+
+/// What an external signer is to sign.
+#[derive(Debug, Clone, Copy)]
+pub struct SignatureRequest<'a> {
+    /// The bytes to sign.
+    pub data: &'a [u8],
+    /// The blob of the key, or of the certificate: what an agent knows it by.
+    pub key_blob: &'a [u8],
+    /// The algorithm to sign with.
+    pub algorithm: Algorithm,
+    /// The agent protocol's flags that ask for this algorithm.
+    pub agent_flags: u32,
+}
+
+/// The external signer could not or would not sign; the attempt is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SignerFailed;
+
+/// How the last attempt ended without success.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The server refused it.
+    Refused,
+    /// The server took it and wants another method besides.
+    Partial,
+    /// Not sent: the server takes no signature algorithm of this key.
+    NoCommonAlgorithm,
+    /// Not sent: the signer failed, or signed with another algorithm than was asked for.
+    SignerFailed,
+}
+
+/// What the server lets the user try.
+#[derive(Debug, Clone, Default)]
+pub struct AuthMethods {
+    /// Methods that can continue; `None` until the server said so.
+    pub offered: Option<MethodSet>,
+    /// The server's list as it was sent, with methods that we do not know. At most 1 KiB.
+    pub names: String,
+    /// Whether some attempt was taken in part.
+    pub partial_success: bool,
+    /// How the last attempt ended.
+    pub outcome: Option<Outcome>,
+}
+
+/// What the application should know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// `banner` has something to show.
+    Banner,
+    /// Nothing is being tried; `methods` says how the last attempt ended.
+    Needed,
+    /// `signature_request` waits for `provide_signature`.
+    SignatureNeeded,
+    /// `prompts` wait for `answer_prompts`.
+    Prompt,
+    /// The server let the user in.
+    Authenticated,
+}
+
+/// A list of methods is kept up to this length.
+const NAMES_SHOWN_BYTES_MAX: usize = 1024;
+
+/// What the next reply of the server is about.
+#[derive(Debug)]
+enum Awaited {
+    None,
+    KeyQuery {
+        attempt: KeyAttempt,
+        algorithm: Algorithm,
+    },
+    KeySigned,
+    /// The password that was sent: a request to change it needs it again.
+    Password(Secret),
+    KeyboardInteractive,
+}
+
+#[derive(Debug)]
+enum State {
+    Idle,
+    Queued(Attempt),
+    Signing {
+        /// Session identifier and request, see `signed_data`.
+        data: Vec<u8>,
+        request_start: usize,
+        key_blob: Vec<u8>,
+        algorithm: Algorithm,
+    },
+    Outgoing {
+        message: Message,
+        awaited: Awaited,
+    },
+    Awaiting(Awaited),
+    Prompting {
+        prompts: Prompts,
+        /// The old password, if it is to be changed.
+        old: Option<Secret>,
+    },
+    Done,
+}
+
+/// The client's authentication. Sans-IO: messages go in by `handle_message` and out by `poll_message`.
+#[derive(Debug)]
+pub struct Authenticator {
+    user: Vec<u8>,
+    state: State,
+    is_service_requested: bool,
+    is_service_accepted: bool,
+    methods: AuthMethods,
+    /// Rounds of prompts in this attempt.
+    rounds: u32,
+    banner: Vec<u8>,
+    banner_count: usize,
+    is_banner_told: bool,
+    untold: Option<Event>,
+}
+
+impl Authenticator {
+    /// Starts with nothing to try: the first event is `Needed`, unless `authenticate` comes first.
+    #[must_use]
+    pub fn new(config: &ClientAuth) -> Self {
+        Self {
+            user: config.user.clone(),
+            state: State::Idle,
+            is_service_requested: false,
+            is_service_accepted: false,
+            methods: AuthMethods::default(),
+            rounds: 0,
+            banner: Vec::new(),
+            banner_count: 0,
+            is_banner_told: true,
+            untold: Some(Event::Needed),
+        }
+    }
+
+    /// Tries this next. May come before the transport is encrypted: it goes out as soon as it may.
+    ///
+    /// # Errors
+    /// `ApiMisuse::WrongState` while an attempt is in progress or after success;
+    /// `LimitReached` for a password longer than `PASSWORD_BYTES_MAX`.
+    pub fn authenticate(&mut self, attempt: Attempt) -> Result<(), Error> {
+        if !matches!(self.state, State::Idle) {
+            return Err(ApiMisuse::WrongState.into());
+        }
+        if matches!(&attempt, Attempt::Password(p) if p.len() > PASSWORD_BYTES_MAX) {
+            return Err(ApiMisuse::LimitReached.into());
+        }
+        self.rounds = 0;
+        self.untold = None;
+        self.state = State::Queued(attempt);
+        Ok(())
+    }
+
+    /// True once the server let the user in.
+    #[must_use]
+    pub const fn is_authenticated(&self) -> bool {
+        matches!(self.state, State::Done)
+    }
+
+    /// True when an attempt that could succeed is on its way: what is sent behind it is not lost if it does.
+    #[must_use]
+    pub const fn is_proof_sent(&self) -> bool {
+        matches!(
+            self.state,
+            State::Awaiting(Awaited::KeySigned | Awaited::Password(_) | Awaited::None)
+        )
+    }
+
+    /// What can be tried, and how the last attempt ended.
+    #[must_use]
+    pub const fn methods(&self) -> &AuthMethods {
+        &self.methods
+    }
+
+    /// The server's words to the user, all of them in order. Untrusted: escape before showing.
+    #[must_use]
+    pub fn banner(&self) -> &[u8] {
+        &self.banner
+    }
+
+    /// What to sign, while an external signer is awaited.
+    #[must_use]
+    pub fn signature_request(&self) -> Option<SignatureRequest<'_>> {
+        match &self.state {
+            State::Signing {
+                data,
+                key_blob,
+                algorithm,
+                ..
+            } => Some(SignatureRequest {
+                data,
+                key_blob,
+                algorithm: *algorithm,
+                agent_flags: crate::agent::sign_flags(*algorithm),
+            }),
+            State::Idle
+            | State::Queued(_)
+            | State::Outgoing { .. }
+            | State::Awaiting(_)
+            | State::Prompting { .. }
+            | State::Done => None,
+        }
+    }
+
+    /// The external signer's answer: a signature blob.
+    ///
+    /// # Errors
+    /// `ApiMisuse::WrongState` if none is awaited.
+    pub fn provide_signature(
+        &mut self,
+        signature: Result<Vec<u8>, SignerFailed>,
+    ) -> Result<(), Error> {
+        let State::Signing {
+            data,
+            request_start,
+            algorithm,
+            ..
+        } = &self.state
+        else {
+            return Err(ApiMisuse::WrongState.into());
+        };
+        // RFC 8332 3.2: an agent that does not know the flags signs with SHA-1 under "ssh-rsa".
+        let signature = signature
+            .ok()
+            .filter(|blob| named_algorithm(blob) == Ok(*algorithm));
+        match signature {
+            Some(blob) => {
+                let mut message = Zeroizing::new(data[*request_start..].to_vec());
+                message.put_string(&blob);
+                self.untold = None;
+                self.state = State::Outgoing {
+                    message,
+                    awaited: Awaited::KeySigned,
+                };
+            }
+            None => self.give_up(Outcome::SignerFailed),
+        }
+        Ok(())
+    }
+
+    /// What to ask the user, while answers are awaited.
+    #[must_use]
+    pub fn prompts(&self) -> Option<&Prompts> {
+        match &self.state {
+            State::Prompting { prompts, .. } => Some(prompts),
+            State::Idle
+            | State::Queued(_)
+            | State::Signing { .. }
+            | State::Outgoing { .. }
+            | State::Awaiting(_)
+            | State::Done => None,
+        }
+    }
+
+    /// The user's answers, one for each prompt and in their order.
+    ///
+    /// # Errors
+    /// `ApiMisuse::WrongState` if none are awaited or their number is wrong; `LimitReached` if one is
+    /// longer than `PASSWORD_BYTES_MAX`. The prompts stay.
+    pub fn answer_prompts(&mut self, answers: Vec<Secret>) -> Result<(), Error> {
+        let State::Prompting { prompts, old } = &mut self.state else {
+            return Err(ApiMisuse::WrongState.into());
+        };
+        if answers.len() != prompts.prompts.len() {
+            return Err(ApiMisuse::WrongState.into());
+        }
+        if answers.iter().any(|a| a.len() > PASSWORD_BYTES_MAX) {
+            return Err(ApiMisuse::LimitReached.into());
+        }
+        let room = 256 + self.user.len() + (answers.len() + 1) * (PASSWORD_BYTES_MAX + 4);
+        let mut message = Zeroizing::new(Vec::with_capacity(room));
+        let awaited = match (prompts.kind, old.take(), answers.as_slice()) {
+            (PromptKind::PasswordChange, Some(old), [new]) => {
+                put_request(&mut message, &self.user, Method::Password.name());
+                message.put_bool(true);
+                message.put_string(old.expose());
+                message.put_string(new.expose());
+                Awaited::Password(new.clone())
+            }
+            (PromptKind::PasswordChange | PromptKind::KeyboardInteractive, _, answers) => {
+                put_answers(&mut message, answers);
+                Awaited::KeyboardInteractive
+            }
+        };
+        self.untold = None;
+        self.state = State::Outgoing { message, awaited };
+        Ok(())
+    }
+
+    /// What the application should know next.
+    #[must_use]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if !self.is_banner_told {
+            self.is_banner_told = true;
+            return Some(Event::Banner);
+        }
+        self.untold.take()
+    }
+
+    /// The next message to send. Call it when the transport is encrypted and may send, after the input
+    /// that is there has been taken (EXT_INFO says which algorithms the server verifies).
+    ///
+    /// The service request comes in front of the first request, and nothing waits for its answer.
+    #[must_use]
+    pub fn poll_message(&mut self, session: &Session<'_>) -> Option<Message> {
+        if matches!(self.state, State::Queued(_))
+            && let State::Queued(attempt) = core::mem::replace(&mut self.state, State::Idle)
+        {
+            self.begin(attempt, session);
+        }
+        if !matches!(self.state, State::Outgoing { .. }) {
+            return None;
+        }
+        if !self.is_service_requested {
+            self.is_service_requested = true;
+            let mut message = Zeroizing::new(Vec::with_capacity(32));
+            message.put_u8(SSH_MSG_SERVICE_REQUEST);
+            message.put_string(SERVICE_USERAUTH.as_bytes());
+            return Some(message);
+        }
+        match core::mem::replace(&mut self.state, State::Idle) {
+            State::Outgoing { message, awaited } => {
+                self.state = State::Awaiting(awaited);
+                Some(message)
+            }
+            State::Idle
+            | State::Queued(_)
+            | State::Signing { .. }
+            | State::Awaiting(_)
+            | State::Prompting { .. }
+            | State::Done => unreachable!("the state was seen to be Outgoing"),
+        }
+    }
+
+    fn begin(&mut self, attempt: Attempt, session: &Session<'_>) {
+        let mut message = Zeroizing::new(Vec::with_capacity(
+            256 + self.user.len() + PASSWORD_BYTES_MAX,
+        ));
+        let awaited = match attempt {
+            Attempt::PublicKey(attempt) => return self.begin_key(attempt, session),
+            Attempt::None => {
+                put_request(&mut message, &self.user, "none");
+                Awaited::None
+            }
+            Attempt::Password(password) => {
+                put_request(&mut message, &self.user, Method::Password.name());
+                message.put_bool(false);
+                message.put_string(password.expose());
+                Awaited::Password(password)
+            }
+            Attempt::KeyboardInteractive => {
+                put_request(&mut message, &self.user, Method::KeyboardInteractive.name());
+                // RFC 4256 3.1: language tag (deprecated) and submethods, both left to the server.
+                message.put_string(b"");
+                message.put_string(b"");
+                Awaited::KeyboardInteractive
+            }
+        };
+        self.state = State::Outgoing { message, awaited };
+    }
+
+    fn begin_key(&mut self, attempt: KeyAttempt, session: &Session<'_>) {
+        let Some(algorithm) = choose_algorithm(&attempt, session) else {
+            return self.give_up(Outcome::NoCommonAlgorithm);
+        };
+        let key_blob = attempt.identity.to_blob();
+        let fields = KeyFields {
+            user: &self.user,
+            host_key: session
+                .extensions
+                .publickey_hostbound
+                .then_some(session.host_key),
+            algorithm: attempt.identity.algorithm_name(algorithm),
+            key_blob: &key_blob,
+        };
+        if !attempt.known {
+            let mut message = Zeroizing::new(Vec::new());
+            fields.put(&mut message, false);
+            let awaited = Awaited::KeyQuery { attempt, algorithm };
+            self.state = State::Outgoing { message, awaited };
+            return;
+        }
+        let data = fields.signed_data(session.session_id);
+        let signature = match &attempt.signer {
+            Signer::External => None,
+            Signer::Local(key) => Some(key.sign(algorithm, &data)),
+        };
+        self.state = State::Signing {
+            request_start: 4 + session.session_id.len(),
+            data,
+            key_blob,
+            algorithm,
+        };
+        match signature {
+            None => self.untold = Some(Event::SignatureNeeded),
+            Some(signature) => self
+                .provide_signature(signature.map_err(|_| SignerFailed))
+                .expect("the state awaits a signature since the line above"),
+        }
+    }
+
+    /// The attempt ends on this side.
+    fn give_up(&mut self, outcome: Outcome) {
+        self.state = State::Idle;
+        self.methods.outcome = Some(outcome);
+        self.untold = Some(Event::Needed);
+    }
+
+    /// Takes a message of the server: SERVICE_ACCEPT or 50 to 79.
+    ///
+    /// # Errors
+    /// `InvalidMessage` and `PeerMisbehaved`; the connection is over.
+    pub fn handle_message(&mut self, payload: &[u8]) -> Result<(), Error> {
+        let mut message = Reader::new(payload);
+        match message.u8()? {
+            SSH_MSG_SERVICE_ACCEPT => self.on_service_accept(message),
+            _ if !self.is_service_accepted => Err(PeerMisbehaved::AuthSequence.into()),
+            SSH_MSG_USERAUTH_BANNER => self.on_banner(message),
+            SSH_MSG_USERAUTH_FAILURE => self.on_failure(message),
+            SSH_MSG_USERAUTH_SUCCESS => self.on_success(message),
+            SSH_MSG_USERAUTH_PK_OK => self.on_method_message(message),
+            number => Err(PeerMisbehaved::UnexpectedMessage { message: number }.into()),
+        }
+    }
+
+    fn on_service_accept(&mut self, mut message: Reader<'_>) -> Result<(), Error> {
+        if message.string()? != SERVICE_USERAUTH.as_bytes() {
+            return Err(PeerMisbehaved::UnknownService.into());
+        }
+        message.finish()?;
+        if !self.is_service_requested || self.is_service_accepted {
+            return Err(PeerMisbehaved::AuthSequence.into());
+        }
+        self.is_service_accepted = true;
+        Ok(())
+    }
+
+    fn on_banner(&mut self, mut message: Reader<'_>) -> Result<(), Error> {
+        let text = message.string()?;
+        let _language = message.string()?;
+        message.finish()?;
+        // RFC 4252 5.4: "at any time after this authentication protocol starts and before
+        // authentication is successful".
+        if self.is_authenticated() {
+            return Err(PeerMisbehaved::AuthSequence.into());
+        }
+        if self.banner_count == BANNERS_MAX {
+            return Err(PeerMisbehaved::TooManyRequests.into());
+        }
+        self.banner_count += 1;
+        let room = BANNER_BYTES_MAX - self.banner.len();
+        self.banner.extend_from_slice(&text[..text.len().min(room)]);
+        self.is_banner_told = false;
+        Ok(())
+    }
+
+    fn on_failure(&mut self, mut message: Reader<'_>) -> Result<(), Error> {
+        let names = message.name_list()?;
+        let is_partial = message.bool()?;
+        message.finish()?;
+        if !matches!(self.state, State::Awaiting(_)) {
+            return Err(PeerMisbehaved::AuthSequence.into());
+        }
+        self.methods.offered = Some(MethodSet::from_names(names));
+        names
+            .as_str()
+            .get(..NAMES_SHOWN_BYTES_MAX)
+            .unwrap_or(names.as_str())
+            .clone_into(&mut self.methods.names);
+        self.methods.partial_success |= is_partial;
+        self.give_up(if is_partial {
+            Outcome::Partial
+        } else {
+            Outcome::Refused
+        });
+        Ok(())
+    }
+
+    fn on_success(&mut self, message: Reader<'_>) -> Result<(), Error> {
+        message.finish()?;
+        match &self.state {
+            // A query proves nothing, so there is nothing yet that could succeed.
+            State::Awaiting(Awaited::KeyQuery { .. })
+            | State::Idle
+            | State::Queued(_)
+            | State::Signing { .. }
+            | State::Outgoing { .. }
+            | State::Prompting { .. }
+            | State::Done => Err(PeerMisbehaved::AuthSequence.into()),
+            State::Awaiting(
+                Awaited::None
+                | Awaited::KeySigned
+                | Awaited::Password(_)
+                | Awaited::KeyboardInteractive,
+            ) => {
+                self.state = State::Done;
+                self.untold = Some(Event::Authenticated);
+                Ok(())
+            }
+        }
+    }
+
+    /// 60 means what the method in progress says.
+    fn on_method_message(&mut self, message: Reader<'_>) -> Result<(), Error> {
+        let unexpected = PeerMisbehaved::UnexpectedMessage {
+            message: SSH_MSG_USERAUTH_PK_OK,
+        };
+        match core::mem::replace(&mut self.state, State::Idle) {
+            State::Awaiting(Awaited::KeyQuery { attempt, algorithm }) => {
+                self.on_key_ok(message, attempt, algorithm)
+            }
+            State::Awaiting(Awaited::Password(old)) => {
+                let prompts = Prompts::parse_password_change(message)?;
+                self.prompt(prompts, Some(old))
+            }
+            State::Awaiting(Awaited::KeyboardInteractive) => {
+                let prompts = Prompts::parse(message)?;
+                self.prompt(prompts, None)
+            }
+            other @ (State::Awaiting(Awaited::None | Awaited::KeySigned)
+            | State::Idle
+            | State::Queued(_)
+            | State::Signing { .. }
+            | State::Outgoing { .. }
+            | State::Prompting { .. }
+            | State::Done) => {
+                self.state = other;
+                Err(unexpected.into())
+            }
+        }
+    }
+
+    fn on_key_ok(
+        &mut self,
+        mut message: Reader<'_>,
+        mut attempt: KeyAttempt,
+        algorithm: Algorithm,
+    ) -> Result<(), Error> {
+        let name = message.string()?;
+        let blob = message.string()?;
+        message.finish()?;
+        let is_ours = name == attempt.identity.algorithm_name(algorithm).as_bytes()
+            && blob == attempt.identity.to_blob();
+        if !is_ours {
+            return Err(PeerMisbehaved::AuthSequence.into());
+        }
+        attempt.known = true;
+        attempt.algorithm = Some(algorithm);
+        self.state = State::Queued(Attempt::PublicKey(attempt));
+        Ok(())
+    }
+
+    fn prompt(&mut self, prompts: Prompts, old: Option<Secret>) -> Result<(), Error> {
+        if self.rounds == ROUNDS_MAX {
+            return Err(PeerMisbehaved::TooManyRequests.into());
+        }
+        self.rounds += 1;
+        // RFC 4256 3.2: without prompts and without anything to show, the answer is empty. OpenSSH's
+        // PAM ends each conversation with such a round.
+        let is_silent =
+            prompts.prompts.is_empty() && prompts.name.is_empty() && prompts.instruction.is_empty();
+        self.state = State::Prompting { prompts, old };
+        if is_silent {
+            return self.answer_prompts(Vec::new());
+        }
+        self.untold = Some(Event::Prompt);
+        Ok(())
+    }
+}
+
+/// The best algorithm of the key that the server says it verifies. Keys with a single one are
+/// tried in any case: some servers list only what RFC 8332 was made for.
+fn choose_algorithm(attempt: &KeyAttempt, session: &Session<'_>) -> Option<Algorithm> {
+    let of_key = attempt.identity.key().key_type().algorithms();
+    if let Some(wanted) = attempt.algorithm {
+        return of_key.contains(&wanted).then_some(wanted);
+    }
+    if let [only] = of_key {
+        return Some(*only);
+    }
+    match &session.extensions.server_sig_algs {
+        Some(names) => of_key.iter().copied().find(|algorithm| {
+            // Servers list plain names; some list certificates' names besides.
+            names.iter().any(|name| name == algorithm.name())
+        }),
+        // RFC 8332 3.3: without the extension a client may only guess. The last is the one that the
+        // RFC recommends to implement: rsa-sha2-256.
+        None => of_key.last().copied(),
+    }
+}
