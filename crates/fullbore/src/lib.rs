@@ -2,10 +2,16 @@
 //!
 //! The engines (`fullbore-ssh`, `fullbore-sftp`) do no I/O; this crate joins them and drives them:
 //!
+//! - [`session`]: the glue that runs SFTP over SSH channels, still without I/O.
+//! - [`client`]: a connection to a server as async handles.
+//! - [`server`]: `fullbore serve`, a whole SSH file server in one process.
 //! - [`transfer`]: the copy planner.
 //! - [`driver`]: sockets, clocks, randomness, threads: the only place that has them.
 //! - [`config`]: ssh_config, known_hosts, authorized_keys, key files, destinations.
 
+pub mod client;
 pub mod config;
 pub mod driver;
+pub mod server;
+pub mod session;
 pub mod transfer;

@@ -5,6 +5,7 @@
 
 pub mod clock;
 pub mod dial;
+mod file;
 pub mod pool;
 pub mod pump;
 pub mod random;

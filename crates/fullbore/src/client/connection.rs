@@ -1,0 +1,246 @@
+//! A connection to a server: opens SFTP sessions, runs commands, leads to other hosts.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use fullbore_ssh::ChannelId;
+use fullbore_ssh::msg::DisconnectReason;
+
+use super::core::{Core, Plain, wait};
+use super::error::Error;
+use super::lane::Lane;
+use super::sftp::Sftp;
+use super::tunnel::ChannelTunnel;
+
+/// A connection that is logged in. Clones share it; it is closed when the last clone and
+/// everything that was opened on it are gone.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    pub(super) core: Rc<Core>,
+    life: Rc<Life>,
+}
+
+/// Ends the connection when the last handle goes.
+#[derive(Debug)]
+struct Life {
+    core: Rc<Core>,
+    /// The connection that carries this one, if it goes through another host.
+    _carrier: Option<Connection>,
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.core.change(|state, now| {
+            let conn = state.session.conn_mut();
+            conn.disconnect(now, DisconnectReason::ByApplication, "done");
+        });
+    }
+}
+
+/// What a command on the server did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecOutput {
+    /// Its exit status; `None` if a signal ended it or the server did not say.
+    pub status: Option<u32>,
+    /// What it wrote to its standard output, cut at [`ExecOutput::BYTES_MAX`].
+    pub stdout: Vec<u8>,
+    /// What it wrote to its standard error, cut likewise.
+    pub stderr: Vec<u8>,
+}
+
+impl ExecOutput {
+    /// Bytes kept of each stream; the command is not stopped by it.
+    pub const BYTES_MAX: usize = 1 << 20;
+}
+
+impl Connection {
+    pub(super) fn new(core: Rc<Core>, carrier: Option<Self>) -> Self {
+        let life = Rc::new(Life {
+            core: core.clone(),
+            _carrier: carrier,
+        });
+        Self { core, life }
+    }
+
+    /// Opens an SFTP session on a channel of its own. Servers allow several (OpenSSH: ten).
+    ///
+    /// # Errors
+    /// When the connection is over, or the server opens no channel or has no SFTP server.
+    pub async fn open_sftp(&self) -> Result<Sftp, Error> {
+        let lane = Lane::open(self, fullbore_sftp::client::Config::default())?;
+        lane.ready().await?;
+        Ok(Sftp {
+            lane: Rc::new(lane),
+        })
+    }
+
+    /// Runs a command on the server and waits for its end.
+    ///
+    /// # Errors
+    /// When the connection is over or the server runs no commands.
+    pub async fn exec(&self, command: &[u8]) -> Result<ExecOutput, Error> {
+        let channel = PlainChannel::open(self, |state, now| {
+            let conn = state.session.conn_mut();
+            let ch = conn.open_session(now)?;
+            conn.exec(ch, command)?;
+            // It gets no input.
+            conn.send_eof(ch)?;
+            Ok(ch)
+        })?;
+        let mut output = ExecOutput {
+            status: None,
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+        };
+        poll_fn(|cx| {
+            self.core.change(|state, now| {
+                let conn = state.session.conn_mut();
+                let n = keep(&mut output.stdout, conn.readable(channel.ch));
+                conn.consume(now, channel.ch, n);
+                let n = keep(&mut output.stderr, conn.readable_stderr(channel.ch));
+                conn.consume_stderr(now, channel.ch, n);
+                let plain = state.plain.entry(channel.ch).or_default();
+                if plain.is_closed {
+                    return Poll::Ready(());
+                }
+                wait(&mut plain.reader, cx);
+                Poll::Pending
+            })
+        })
+        .await;
+        if let Some(error) = self.core.look(|state| state.closed().cloned()) {
+            return Err(error);
+        }
+        let (status, failure) = self.core.note(|state| {
+            let plain = state.plain.entry(channel.ch).or_default();
+            (plain.status, plain.failure.take())
+        });
+        match failure {
+            Some(why) if status.is_none() => Err(Error::Exec(why.into())),
+            _ => Ok(ExecOutput { status, ..output }),
+        }
+    }
+
+    /// Opens a channel through which the server connects to `host` for us (RFC 4254 7.2).
+    pub(super) async fn tunnel(&self, host: &str, port: u16) -> Result<ChannelTunnel, Error> {
+        let channel = PlainChannel::open(self, |state, now| {
+            let conn = state.session.conn_mut();
+            // Where the connection came from in the first place; servers only log it.
+            conn.open_direct_tcpip(now, host, port, "127.0.0.1", 65535)
+        })?;
+        poll_fn(|cx| {
+            self.core.note(|state| {
+                let plain = state.plain.entry(channel.ch).or_default();
+                if plain.is_open || plain.is_closed {
+                    return Poll::Ready(());
+                }
+                wait(&mut plain.reader, cx);
+                Poll::Pending
+            })
+        })
+        .await;
+        let failure = self.core.note(|state| {
+            let plain = state.plain.entry(channel.ch).or_default();
+            let why = plain.failure.take();
+            plain.is_closed.then(|| why.unwrap_or_default())
+        });
+        if let Some(error) = self.core.look(|state| state.closed().cloned()) {
+            return Err(error);
+        }
+        match failure {
+            Some(why) => Err(Error::Connect(
+                format!(
+                    "{}: does not connect on to {host} port {port}: {why}",
+                    self.core.peer
+                )
+                .into(),
+            )),
+            None => Ok(ChannelTunnel::new(channel)),
+        }
+    }
+
+    /// The round-trip time, once it was measured.
+    #[must_use]
+    pub fn rtt(&self) -> Option<Duration> {
+        self.core.look(|state| state.session.conn().rtt())
+    }
+
+    /// Counters of the connection.
+    #[must_use]
+    pub fn stats(&self) -> fullbore_ssh::connection::Stats {
+        self.core.look(|state| *state.session.conn().stats())
+    }
+
+    /// What the server's version line says.
+    #[must_use]
+    pub fn remote_version(&self) -> Vec<u8> {
+        self.core
+            .look(|state| state.session.conn().remote_version().to_vec())
+    }
+
+    /// What was agreed on in the last key exchange.
+    #[must_use]
+    pub fn algorithms(&self) -> Option<fullbore_ssh::transport::Algorithms> {
+        self.core
+            .look(|state| state.session.conn().algorithms().cloned())
+    }
+
+    /// Ends the connection and waits until the goodbye has gone; everything that still waits on it
+    /// fails.
+    pub async fn close(&self) {
+        self.core.change(|state, now| {
+            let conn = state.session.conn_mut();
+            conn.disconnect(now, DisconnectReason::ByApplication, "done");
+        });
+        self.core.finished().await;
+    }
+}
+
+/// Keeps `bytes` up to the limit; returns how many there were.
+fn keep(kept: &mut Vec<u8>, bytes: &[u8]) -> usize {
+    let room = ExecOutput::BYTES_MAX - kept.len();
+    kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    bytes.len()
+}
+
+/// A channel that is no lane; closed when dropped.
+#[derive(Debug)]
+pub(super) struct PlainChannel {
+    pub(super) connection: Connection,
+    pub(super) ch: ChannelId,
+}
+
+impl PlainChannel {
+    fn open(
+        connection: &Connection,
+        open: impl FnOnce(
+            &mut super::core::State,
+            fullbore_base::Instant,
+        ) -> Result<ChannelId, fullbore_ssh::Error>,
+    ) -> Result<Self, Error> {
+        let ch = connection.core.change(|state, now| {
+            if let Some(error) = state.closed() {
+                return Err(error.clone());
+            }
+            let ch = open(state, now).map_err(|error| Error::Exec(error.to_string().into()))?;
+            state.plain.insert(ch, Plain::default());
+            Ok(ch)
+        })?;
+        Ok(Self {
+            connection: connection.clone(),
+            ch,
+        })
+    }
+}
+
+impl Drop for PlainChannel {
+    fn drop(&mut self) {
+        self.connection.core.change(|state, _| {
+            state.plain.remove(&self.ch);
+            // Misuse only: the channel may be gone already, which is what is wanted.
+            let _ = state.session.conn_mut().close_channel(self.ch);
+        });
+    }
+}

@@ -1,0 +1,503 @@
+//! What the handles of one connection and the task that drives it share. Single-threaded.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
+use std::io::{self, IoSliceMut};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use fullbore_base::Instant;
+use fullbore_sftp::client::{self as sftp, BlockError, Blocks, BulkId, RequestId};
+use fullbore_ssh::{ChannelId, Event as SshEvent};
+
+use super::error::Error;
+use crate::driver::clock::Clock;
+use crate::driver::pump::{Driven, Pump};
+use crate::session::{ClientSession, Event, LaneFiles};
+use crate::transfer::FileIo;
+
+/// One connection. Handles change its state directly and wake the task; the task is the only one
+/// that moves bytes.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) clock: Clock,
+    /// Who is at the other end, as the user named it: in front of every error.
+    pub(super) peer: String,
+    state: RefCell<State>,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) session: ClientSession,
+    pub(super) lanes: Lanes,
+    pub(super) plain: BTreeMap<ChannelId, Plain>,
+    /// Events of the connection, while somebody logs in. Bounded: the connection waits for an
+    /// answer to nearly each.
+    news: VecDeque<SshEvent>,
+    news_waker: Option<Waker>,
+    task: Option<Waker>,
+    closed: Option<Error>,
+    /// The stream broke, in the operating system's words.
+    broken: Option<io::Error>,
+    /// The task has ended: everything that could be sent was.
+    is_finished: bool,
+    finish_wakers: Vec<Waker>,
+}
+
+/// Events of the connection that wait for whoever logs in; more are dropped.
+const NEWS_MAX: usize = 64;
+
+/// The files and the waiting calls of all lanes.
+#[derive(Debug, Default)]
+pub(super) struct Lanes(BTreeMap<ChannelId, LaneState>);
+
+#[derive(Debug, Default)]
+pub(super) struct LaneState {
+    pub(super) files: LaneBlocks,
+    /// Calls that wait for their replies.
+    pub(super) calls: BTreeMap<RequestId, Option<Waker>>,
+    /// Calls that wait for room to ask.
+    pub(super) room: Vec<Waker>,
+    pub(super) bulks: BTreeMap<BulkId, BulkState>,
+    pub(super) ready: Vec<Waker>,
+}
+
+/// A transfer as the one who waits for it sees it.
+#[derive(Debug, Default)]
+pub(super) struct BulkState {
+    pub(super) waker: Option<Waker>,
+    /// Nobody waits: its report is thrown away.
+    pub(super) is_forgotten: bool,
+}
+
+/// The files of one lane's transfers.
+#[derive(Default)]
+pub(super) struct LaneBlocks(pub(super) BTreeMap<BulkId, Rc<dyn FileIo>>);
+
+impl std::fmt::Debug for LaneBlocks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl LaneBlocks {
+    fn file(&self, bulk: BulkId) -> Result<&dyn FileIo, BlockError> {
+        let file = self.0.get(&bulk).map(|file| &**file);
+        file.ok_or_else(|| io::Error::other("the transfer was given up"))
+    }
+}
+
+impl Blocks for LaneBlocks {
+    fn read_at(
+        &mut self,
+        bulk: BulkId,
+        offset: u64,
+        slices: &mut [IoSliceMut<'_>],
+    ) -> Result<usize, BlockError> {
+        self.file(bulk)?.read_at(offset, slices)
+    }
+
+    fn write_at(&mut self, bulk: BulkId, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
+        self.file(bulk)?.write_at(offset, bytes)
+    }
+}
+
+impl LaneFiles for Lanes {
+    fn of_lane(&mut self, lane: ChannelId) -> &mut dyn Blocks {
+        &mut self.0.entry(lane).or_default().files
+    }
+}
+
+impl Lanes {
+    pub(super) fn of(&mut self, lane: ChannelId) -> &mut LaneState {
+        self.0.entry(lane).or_default()
+    }
+
+    pub(super) fn remove(&mut self, lane: ChannelId) {
+        self.0.remove(&lane);
+    }
+}
+
+/// A channel that is no lane, as the one who uses it sees it. Its bytes stay in the connection.
+#[derive(Debug, Default)]
+pub(super) struct Plain {
+    pub(super) reader: Option<Waker>,
+    pub(super) writer: Option<Waker>,
+    pub(super) is_open: bool,
+    /// The peer accepted the request that starts the program.
+    pub(super) is_started: bool,
+    pub(super) is_eof: bool,
+    pub(super) status: Option<u32>,
+    /// Why it is over, if not by itself.
+    pub(super) failure: Option<String>,
+    pub(super) is_closed: bool,
+}
+
+impl Plain {
+    pub(super) fn wake(&mut self) {
+        for waker in [self.reader.take(), self.writer.take()]
+            .into_iter()
+            .flatten()
+        {
+            waker.wake();
+        }
+    }
+}
+
+impl Core {
+    pub(super) fn new(clock: Clock, peer: String, session: ClientSession) -> Rc<Self> {
+        Rc::new(Self {
+            clock,
+            peer,
+            state: RefCell::new(State {
+                session,
+                lanes: Lanes::default(),
+                plain: BTreeMap::new(),
+                news: VecDeque::new(),
+                news_waker: None,
+                task: None,
+                closed: None,
+                broken: None,
+                is_finished: false,
+                finish_wakers: Vec::new(),
+            }),
+        })
+    }
+
+    /// Looks at the state.
+    pub(super) fn look<R>(&self, body: impl FnOnce(&State) -> R) -> R {
+        body(&self.state.borrow())
+    }
+
+    /// Changes the state, and has the task see to what follows from it.
+    pub(super) fn change<R>(&self, body: impl FnOnce(&mut State, Instant) -> R) -> R {
+        let mut state = self.state.borrow_mut();
+        let result = body(&mut state, self.clock.now());
+        if let Some(task) = state.task.take() {
+            task.wake();
+        }
+        result
+    }
+
+    /// Changes what only the handles care about: the task has nothing to do for it.
+    pub(super) fn note<R>(&self, body: impl FnOnce(&mut State) -> R) -> R {
+        body(&mut self.state.borrow_mut())
+    }
+
+    /// The next event of the connection.
+    ///
+    /// # Errors
+    /// When the connection is over.
+    pub(super) async fn news(&self) -> Result<SshEvent, Error> {
+        poll_fn(|cx| {
+            let mut state = self.state.borrow_mut();
+            if let Some(event) = state.news.pop_front() {
+                return Poll::Ready(Ok(event));
+            }
+            if let Some(error) = &state.closed {
+                return Poll::Ready(Err(error.clone()));
+            }
+            state.news_waker = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Drives the connection until it is over.
+    pub(super) async fn run(self: Rc<Self>, mut pump: Pump) {
+        poll_fn(|cx| {
+            let mut state = self.state.borrow_mut();
+            state.task = Some(cx.waker().clone());
+            let mut driven = Task {
+                state: &mut state,
+                peer: &self.peer,
+            };
+            pump.poll(cx, &mut driven)
+        })
+        .await;
+        let mut state = self.state.borrow_mut();
+        state.task = None;
+        state.close(&self.peer);
+        state.is_finished = true;
+        for waker in state.finish_wakers.drain(..) {
+            waker.wake();
+        }
+    }
+
+    /// Waits until the task has ended.
+    pub(super) async fn finished(&self) {
+        poll_fn(|cx| {
+            let mut state = self.state.borrow_mut();
+            if state.is_finished {
+                return Poll::Ready(());
+            }
+            state.finish_wakers.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl State {
+    /// Why nothing more can be done on the connection.
+    pub(super) fn closed(&self) -> Option<&Error> {
+        self.closed.as_ref()
+    }
+
+    /// Why nothing more can be done on the lane.
+    pub(super) fn lane_error(&self, lane: ChannelId) -> Option<Error> {
+        if let Some(error) = &self.closed {
+            return Some(error.clone());
+        }
+        let error = self.session.lane_error(lane)?;
+        Some(match error {
+            crate::session::LaneError::Sftp(error) => Error::Sftp(error.clone()),
+            other => Error::Closed(other.to_string().into()),
+        })
+    }
+
+    /// Keeps why the connection is over and tells everyone who waits.
+    fn close(&mut self, peer: &str) {
+        if self.closed.is_none() {
+            let why = match (self.session.conn().error(), &self.broken) {
+                (Some(error), None) => error.to_string(),
+                (None, Some(broken)) => broken.to_string(),
+                (Some(error), Some(broken)) => format!("{error} ({broken})"),
+                (None, None) => "connection closed".to_owned(),
+            };
+            self.closed = Some(Error::Closed(format!("{peer}: {why}").into()));
+        }
+        if let Some(waker) = self.news_waker.take() {
+            waker.wake();
+        }
+        for lane in self.lanes.0.values_mut() {
+            lane.wake_all();
+        }
+        for plain in self.plain.values_mut() {
+            plain.is_closed = true;
+            plain.wake();
+        }
+    }
+
+    fn on_event(&mut self, event: Event, peer: &str) {
+        match event {
+            Event::Lane(ch, event) => self.on_lane(ch, event),
+            Event::LaneFailed(ch) => self.lanes.of(ch).wake_all(),
+            Event::Ssh(SshEvent::Closed) => self.close(peer),
+            Event::Ssh(event) => self.on_ssh(event),
+        }
+    }
+
+    fn on_lane(&mut self, ch: ChannelId, event: sftp::Event) {
+        let lane = self.lanes.of(ch);
+        match event {
+            sftp::Event::Ready => lane.wake_ready(),
+            sftp::Event::Reply(id) => {
+                if let Some(waker) = lane.calls.get_mut(&id).and_then(Option::take) {
+                    waker.wake();
+                }
+                lane.wake_room();
+            }
+            sftp::Event::Progress(id) => {
+                if let Some(waker) = lane.bulks.get_mut(&id).and_then(|b| b.waker.take()) {
+                    waker.wake();
+                }
+            }
+            sftp::Event::BulkDone(id) => {
+                lane.files.0.remove(&id);
+                lane.wake_room();
+                let Some(bulk) = lane.bulks.get_mut(&id) else {
+                    return;
+                };
+                if let Some(waker) = bulk.waker.take() {
+                    waker.wake();
+                }
+                if bulk.is_forgotten {
+                    lane.bulks.remove(&id);
+                    if let Some(client) = self.session.lane_mut(ch) {
+                        let _ = client.take_bulk(id);
+                    }
+                }
+            }
+            sftp::Event::Failed => lane.wake_all(),
+        }
+    }
+
+    fn on_ssh(&mut self, event: SshEvent) {
+        match event {
+            SshEvent::Opened(ch) => self.plain_event(ch, |plain| plain.is_open = true),
+            SshEvent::OpenFailed(ch) => {
+                let why = match self.session.conn().open_failure(ch) {
+                    Some(why) => {
+                        format!("{} (reason {})", why.description.escape_debug(), why.reason)
+                    }
+                    None => String::new(),
+                };
+                self.plain_event(ch, |plain| {
+                    plain.failure = Some(why);
+                    plain.is_closed = true;
+                });
+            }
+            SshEvent::RequestDone { ch, ok } => self.plain_event(ch, |plain| {
+                plain.is_started = ok;
+                if !ok {
+                    plain.failure = Some("the server refused the request".to_owned());
+                }
+            }),
+            SshEvent::Readable(ch) | SshEvent::ReadableStderr(ch) | SshEvent::Writable(ch) => {
+                self.plain_event(ch, |_| {});
+            }
+            SshEvent::Eof(ch) => self.plain_event(ch, |plain| plain.is_eof = true),
+            SshEvent::ExitStatus(ch, status) => {
+                self.plain_event(ch, |plain| plain.status = Some(status));
+            }
+            SshEvent::ExitSignal(ch) => {
+                let name = match self.session.conn().exit_signal(ch) {
+                    Some(signal) => signal.name.escape_ascii().to_string(),
+                    None => String::new(),
+                };
+                self.plain_event(ch, |plain| {
+                    plain.failure = Some(format!("killed by signal {name}"));
+                });
+            }
+            SshEvent::ChannelClosed(ch) => self.plain_event(ch, |plain| plain.is_closed = true),
+            // Servers may open channels to a client that asked for forwardings; we never do.
+            SshEvent::ChannelOpen(ch) => {
+                let _ = self.session.conn_mut().reject_channel(
+                    ch,
+                    fullbore_ssh::channel::OpenFailure::ADMINISTRATIVELY_PROHIBITED,
+                    "not asked for",
+                );
+            }
+            SshEvent::Request(ch) => {
+                let _ = self.session.conn_mut().answer_request(ch, false);
+            }
+            SshEvent::HostKey
+            | SshEvent::HostKeysAnnounced
+            | SshEvent::HostKeysProved
+            | SshEvent::Banner
+            | SshEvent::AuthNeeded
+            | SshEvent::SignatureNeeded
+            | SshEvent::Prompt
+            | SshEvent::Authenticated
+            | SshEvent::AuthRequest
+            | SshEvent::Closed => {
+                if self.news.len() < NEWS_MAX {
+                    self.news.push_back(event);
+                }
+                if let Some(waker) = self.news_waker.take() {
+                    waker.wake();
+                }
+            }
+        }
+    }
+
+    fn plain_event(&mut self, ch: ChannelId, change: impl FnOnce(&mut Plain)) {
+        if let Some(plain) = self.plain.get_mut(&ch) {
+            change(plain);
+            plain.wake();
+        }
+    }
+}
+
+impl LaneState {
+    fn wake_ready(&mut self) {
+        for waker in self.ready.drain(..) {
+            waker.wake();
+        }
+    }
+
+    fn wake_room(&mut self) {
+        for waker in self.room.drain(..) {
+            waker.wake();
+        }
+    }
+
+    fn wake_all(&mut self) {
+        self.wake_ready();
+        self.wake_room();
+        for waker in self.calls.values_mut().filter_map(Option::take) {
+            waker.wake();
+        }
+        for waker in self.bulks.values_mut().filter_map(|bulk| bulk.waker.take()) {
+            waker.wake();
+        }
+    }
+}
+
+/// The state as the pump drives it.
+struct Task<'a> {
+    state: &'a mut State,
+    peer: &'a str,
+}
+
+impl Driven for Task<'_> {
+    fn input_space(&mut self) -> &mut [u8] {
+        self.state.session.input_space()
+    }
+
+    fn handle_input(&mut self, now: Instant, n: usize) {
+        self.state.session.handle_input(now, n);
+    }
+
+    fn handle_end(&mut self, now: Instant, why: Option<io::Error>) {
+        self.state.broken = why;
+        self.state.session.handle_eof(now);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.state.session.handle_timeout(now);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.state.session.poll_timeout()
+    }
+
+    fn turn(&mut self, now: Instant) -> bool {
+        for _ in 0..EVENTS_PER_TURN {
+            let state = &mut *self.state;
+            let Some(event) = state.session.poll_event(now, &mut state.lanes) else {
+                return state.session.poll_transmit(now, &mut state.lanes);
+            };
+            state.on_event(event, self.peer);
+        }
+        let state = &mut *self.state;
+        let _ = state.session.poll_transmit(now, &mut state.lanes);
+        true
+    }
+
+    fn pending(&self) -> &[u8] {
+        self.state.session.pending()
+    }
+
+    fn sent(&mut self, _now: Instant, n: usize) {
+        self.state.session.sent(n);
+        if self.state.session.pending().is_empty() {
+            // There is room again for those who write to channels themselves.
+            for waker in self
+                .state
+                .plain
+                .values_mut()
+                .filter_map(|p| p.writer.take())
+            {
+                waker.wake();
+            }
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        self.state.closed.is_some()
+    }
+}
+
+/// Events told to waiting calls before bytes are moved again.
+const EVENTS_PER_TURN: usize = 1024;
+
+/// Keeps `cx`'s waker in `slot`.
+pub(super) fn wait(slot: &mut Option<Waker>, cx: &Context<'_>) {
+    match slot {
+        Some(waker) if waker.will_wake(cx.waker()) => {}
+        _ => *slot = Some(cx.waker().clone()),
+    }
+}

@@ -1,0 +1,17 @@
+//! The client's side: connections to servers as async handles.
+//!
+//! Everything here lives on one thread, inside a [`tokio::task::LocalSet`]: each connection has a
+//! task that moves its bytes, handles change its state directly. When a connection dies, every
+//! call that waits on it ends with the reason.
+
+mod connection;
+mod core;
+mod error;
+mod lane;
+mod sftp;
+mod tunnel;
+
+pub use connection::{Connection, ExecOutput};
+pub use error::Error;
+pub use lane::{Progress, Transferred};
+pub use sftp::{Digests, DirEntry, Sftp};
