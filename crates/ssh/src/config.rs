@@ -1,6 +1,7 @@
 //! What a connection is told at its start, and the named limit of everything a peer can grow in
 //! the transport layer.
 
+use crate::auth::{ClientAuth, ServerAuth};
 use crate::cipher::{Cipher, Mac};
 use crate::connection::ConnectionConfig;
 use crate::kex::Method;
@@ -154,6 +155,8 @@ impl Default for TransportConfig {
 /// What a client is told.
 #[derive(Clone, Debug, Default)]
 pub struct ClientConfig {
+    /// Authentication's part.
+    pub auth: ClientAuth,
     /// The transport's part.
     pub transport: TransportConfig,
     /// The connection layer's part.
@@ -173,6 +176,8 @@ pub trait HostKey: Send + Sync + std::fmt::Debug {
 /// What a server is told.
 #[derive(Clone, Debug, Default)]
 pub struct ServerConfig {
+    /// Authentication's part.
+    pub auth: ServerAuth,
     /// The transport's part.
     pub transport: TransportConfig,
     /// The connection layer's part.

@@ -130,14 +130,6 @@ impl Output {
         !self.staging.is_empty() || !self.stderr.is_empty()
     }
 
-    /// Whether anything waits that needs no window.
-    pub(crate) fn has_control(&self) -> bool {
-        !self.requests.is_empty()
-            || (!self.has_data()
-                && !self.close.is_sent()
-                && (self.eof.is_due() || self.exit.is_some() || self.close.is_due()))
-    }
-
     /// What was sent ahead was in vain: puts it back in front of what waits.
     pub(crate) fn rewind(&mut self) {
         let Some(early) = self.early.take() else {
@@ -216,8 +208,8 @@ mod tests {
         assert_eq!(output.staging.push(b"x"), 1);
         output.eof.want();
         output.close.want();
-        assert!(output.has_data() && !output.has_control());
+        assert!(output.has_data());
         output.staging.consume(1);
-        assert!(output.has_control());
+        assert!(!output.has_data());
     }
 }

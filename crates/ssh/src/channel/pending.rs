@@ -19,10 +19,6 @@ impl Signs {
     pub(crate) const EOF: Self = Self(1 << 10);
     pub(crate) const CLOSED: Self = Self(1 << 11);
 
-    pub(crate) const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
     pub(crate) const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -62,7 +58,6 @@ mod tests {
         signs.insert(Signs::CLOSED);
         signs.insert(Signs::READABLE);
         signs.insert(Signs::READABLE);
-        assert!(signs.contains(Signs::READABLE));
         assert_eq!(signs.take_first(), Some(Signs::READABLE));
         assert_eq!(signs.take_first(), Some(Signs::CLOSED));
         assert_eq!(signs.take_first(), None);

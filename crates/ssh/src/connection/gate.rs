@@ -32,7 +32,7 @@ impl Connection {
                     let _kept = self.keep_error(handled);
                 }
                 Ok(false) => {
-                    self.after_transport(now);
+                    self.after_transport();
                     if self.signs.is_empty() && !self.end_of_input(now) {
                         return None;
                     }

@@ -11,7 +11,6 @@ mod event;
 mod gate;
 mod global;
 mod liveness;
-mod loan;
 mod login;
 mod opening;
 mod outlet;
@@ -22,7 +21,6 @@ mod transmit;
 
 pub use config::*;
 pub use event::{Event, Transmit};
-pub use loan::Loan;
 pub use outlet::ChannelOutlet;
 pub use stats::Stats;
 
@@ -62,6 +60,7 @@ pub struct Connection {
     asked: Option<usize>,
     /// Channels whose unanswered requests are at their limit.
     full_requests: usize,
+    is_host_key_told: bool,
     /// The peer's stream has ended; told to the transport once all of it was opened.
     is_eof: bool,
     is_closed_told: bool,
@@ -127,6 +126,7 @@ impl Connection {
             retired: None,
             asked: None,
             full_requests: 0,
+            is_host_key_told: false,
             is_eof: false,
             is_closed_told: false,
             stats: Stats::default(),

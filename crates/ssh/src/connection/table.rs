@@ -78,10 +78,6 @@ impl Table {
             .expect("rings hold channels of the table only")
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Channel> {
-        self.slots.iter().flatten()
-    }
-
     pub(super) fn slots(&self) -> std::ops::Range<usize> {
         0..self.slots.len()
     }

@@ -9,7 +9,7 @@ use crate::channel::{Exit, Remote, Signs, State, Stream, request};
 use crate::error::Error;
 use crate::msg::{
     SSH_MSG_CHANNEL_CLOSE, SSH_MSG_CHANNEL_EOF, SSH_MSG_CHANNEL_EXTENDED_DATA,
-    SSH_MSG_CHANNEL_WINDOW_ADJUST, SSH_MSG_USERAUTH_SUCCESS,
+    SSH_MSG_CHANNEL_WINDOW_ADJUST,
 };
 use crate::packet::Compression;
 use crate::transport::Transport;
@@ -52,7 +52,6 @@ impl Connection {
     /// Sends what goes before channel data. True when all of it went and channel data may follow.
     pub(super) fn transmit_control(&mut self, now: Instant, out: &mut TxBuf) -> bool {
         self.transport.poll_transmit(now, out);
-        self.login_output();
         if self.error().is_some() || !self.transport.may_send() {
             return false;
         }
@@ -61,15 +60,14 @@ impl Connection {
     }
 
     fn send_control(&mut self, now: Instant, out: &mut TxBuf) -> Result<bool, Error> {
+        if !self.is_authenticated() && !self.send_login(now, out)? {
+            return Ok(false);
+        }
         while let Some(message) = self.control.front() {
-            let is_success = message.first() == Some(&SSH_MSG_USERAUTH_SUCCESS);
             if !self.transport.may_send() || !self.transport.seal(out, message)? {
                 return Ok(false);
             }
             self.control.pop();
-            if is_success {
-                self.transport.on_authenticated(now);
-            }
         }
         while let Some(slot) = self.table.adjusts.front().copied() {
             if !self.send_adjust(slot, out)? {
