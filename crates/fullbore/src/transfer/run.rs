@@ -1,0 +1,218 @@
+//! One run: several sources, from one or more places, into one target.
+
+use std::cell::Cell;
+
+use super::observer::{Event, Observer, Summary};
+use super::side::{Fault, FaultKind, Side};
+use super::temp::{join, split};
+use super::tree::{self, Root};
+
+/// Files that are copied at once, at most: enough that small ones cost bandwidth, not round trips.
+pub const FILES_IN_FLIGHT_MAX: usize = 64;
+
+/// Bytes of the files that are copied at once, as far as sizes are known. Two are always allowed.
+pub const BYTES_IN_FLIGHT_MAX: u64 = 64 * 1024 * 1024;
+
+/// Folders below a source that are followed; OpenSSH's limit.
+pub const DEPTH_MAX: usize = 64;
+
+/// What a user can choose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Copy folders with what is in them. Symbolic links are followed, as scp does.
+    pub recursive: bool,
+    /// Hand on times and mode.
+    pub preserve: bool,
+    /// Go on with what an interrupted copy left.
+    pub resume: bool,
+    /// Compare the content from end to end before a file gets its final name.
+    pub verify: bool,
+    /// Bring each file to stable storage before it gets its final name.
+    pub fsync: bool,
+    /// Write to the final name directly. Gives up that it never holds half a file.
+    pub in_place: bool,
+    /// Files at once, at most [`FILES_IN_FLIGHT_MAX`].
+    pub files_in_flight: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            recursive: false,
+            preserve: false,
+            resume: true,
+            verify: false,
+            fsync: false,
+            in_place: false,
+            files_in_flight: FILES_IN_FLIGHT_MAX,
+        }
+    }
+}
+
+/// Counts what becomes of the files.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    summary: Cell<Summary>,
+    next_number: Cell<u64>,
+}
+
+impl Tally {
+    fn change(&self, change: impl FnOnce(&mut Summary)) {
+        let mut summary = self.summary.get();
+        change(&mut summary);
+        self.summary.set(summary);
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        let number = self.next_number.get();
+        self.next_number.set(number + 1);
+        number
+    }
+
+    pub(crate) fn add_bytes(&self, bytes: u64) {
+        self.change(|summary| summary.bytes += bytes);
+    }
+
+    pub(crate) fn add_warning(&self) {
+        self.change(|summary| summary.warnings += 1);
+    }
+
+    pub(crate) fn add_file(&self) {
+        self.change(|summary| summary.files += 1);
+    }
+
+    pub(crate) fn add_folder(&self) {
+        self.change(|summary| summary.folders += 1);
+    }
+
+    pub(crate) fn add_failure(&self) {
+        self.change(|summary| summary.failed += 1);
+    }
+}
+
+/// Copies into one target. Dropping the future of [`Run::copy_from`] stops at once: temporary
+/// files stay for the next run, nothing half is under a final name.
+pub struct Run<'a, D: Side> {
+    pub(crate) target: &'a D,
+    path: Vec<u8>,
+    is_folder: bool,
+    exists: bool,
+    pub(crate) options: Options,
+    pub(crate) observer: &'a dyn Observer,
+    pub(crate) tally: Tally,
+}
+
+impl<'a, D: Side> Run<'a, D> {
+    /// Looks at the target. `path` is taken literally, but for a leading `~`; empty is the start
+    /// folder. `needs_folder`: there are several sources.
+    ///
+    /// # Errors
+    /// When several sources are to go to something that is no folder, or the path ends in a slash
+    /// and names none.
+    pub async fn new(
+        target: &'a D,
+        path: &[u8],
+        needs_folder: bool,
+        options: Options,
+        observer: &'a dyn Observer,
+    ) -> Result<Self, Fault> {
+        let mut path = target.expand(path).await?;
+        if path.is_empty() {
+            path = b".".to_vec();
+        }
+        let (is_folder, exists) = match target.stat(&path).await {
+            Ok(attrs) => (attrs.is_dir(), true),
+            Err(fault) if fault.is_not_found() => (false, false),
+            Err(fault) => return Err(fault),
+        };
+        let wants_folder = path.ends_with(b"/") && (exists || !options.recursive);
+        if !is_folder && (needs_folder || wants_folder) {
+            let why = if exists {
+                "is not a folder"
+            } else {
+                "is not there; make that folder first"
+            };
+            return Err(Fault::failure(why));
+        }
+        Ok(Self {
+            target,
+            path,
+            is_folder,
+            exists,
+            options,
+            observer,
+            tally: Tally::default(),
+        })
+    }
+
+    /// Copies `sources`, paths on one place as [`super::glob::expand`] gives them. What fails is
+    /// told to the observer and counted; the other files go on, unless the session is lost.
+    pub async fn copy_from<S: Side>(&self, source: &S, sources: &[Vec<u8>]) {
+        let mut roots = Vec::with_capacity(sources.len());
+        for path in sources {
+            match self.root(source, path).await {
+                Ok(root) => roots.push(root),
+                Err(fault) => {
+                    self.fail(source.prefix(), path, None, &fault);
+                    if fault.kind == FaultKind::Lost {
+                        return;
+                    }
+                }
+            }
+        }
+        tree::copy(self, source, roots).await;
+    }
+
+    /// What came of it so far.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        self.tally.summary.get()
+    }
+
+    async fn root<S: Side>(&self, source: &S, path: &[u8]) -> Result<Root, Fault> {
+        let path = if path.is_empty() { b"." } else { path };
+        let (attrs, real) = tokio::join!(source.stat(path), source.realpath(path));
+        let (attrs, real) = (attrs?, real?);
+        if attrs.is_dir() && !self.options.recursive {
+            return Err(Fault::failure(
+                "is a folder; use -r to copy it with what is in it",
+            ));
+        }
+        let target = if self.is_folder {
+            match base_name(path) {
+                Some(name) => join(&self.path, name),
+                // Its contents go into the folder.
+                None => self.path.clone(),
+            }
+        } else if attrs.is_dir() && self.exists {
+            return Err(Fault::failure("is a folder, but the target is a file"));
+        } else {
+            self.path.clone()
+        };
+        Ok(Root {
+            source: path.to_vec(),
+            id: [source.prefix().as_bytes(), &real].concat(),
+            attrs,
+            target,
+        })
+    }
+
+    pub(crate) fn fail(&self, prefix: &str, path: &[u8], file: Option<u64>, fault: &Fault) {
+        self.tally.add_failure();
+        let path = &[prefix.as_bytes(), path].concat();
+        let text = &fault.text;
+        self.observer.notice(&Event::Failed { file, path, text });
+    }
+
+    pub(crate) fn warn(&self, prefix: &str, path: &[u8], text: &str) {
+        self.tally.add_warning();
+        let path = &[prefix.as_bytes(), path].concat();
+        self.observer.notice(&Event::Warning { path, text });
+    }
+}
+
+/// The last component, if it names something.
+fn base_name(path: &[u8]) -> Option<&[u8]> {
+    let (_, name) = split(path);
+    (!matches!(name, b"" | b"." | b"..")).then_some(name)
+}
