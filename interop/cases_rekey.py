@@ -49,7 +49,7 @@ def sftp_case(name, make_server, flags):
         server = make_server(context)
         client = Sftp(context, server)
         client.known = [o for o in client.known if "LogLevel" not in o]
-        client.flags = [*flags, "-oLogLevel=DEBUG1"]
+        client.flags, client.quiet = [*flags, "-oLogLevel=DEBUG1"], ()
         source = context.file(SIZE)
         client.put(source, "x")
         same(source, server.here("x"))

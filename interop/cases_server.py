@@ -37,11 +37,12 @@ class Client:
 
 class Sftp(Client):
     flags = ()
+    quiet = ("-q",)  # hides the log of the ssh below it, too
 
     def batch(self, *lines):
         batch = self.context.folder / f"batch-{self.context.counter}"
         batch.write_bytes(b"".join(line + b"\n" for line in lines))
-        command = [which("sftp"), "-q", *self.known, *self.flags, "-b", batch, "-P", str(self.server.port), self.at]
+        command = [which("sftp"), *self.quiet, *self.known, *self.flags, "-b", batch, "-P", str(self.server.port), self.at]
         return self.run(command)
 
     def put(self, local, name):
