@@ -3,9 +3,8 @@
 //! Owns the messages and their limits. Does not own the connection to the agent (the application).
 //! Read first: draft-ietf-sshm-ssh-agent, OpenSSH PROTOCOL.agent (`session-bind@openssh.com`).
 
-use crate::key::{
-    Algorithm, Fields, KEY_BLOB_BYTES_MAX, KeyError, SIGNATURE_BYTES_MAX, put_string,
-};
+use crate::key::{Algorithm, Fields, KEY_BLOB_BYTES_MAX, KeyError, SIGNATURE_BYTES_MAX};
+use crate::wire::Put;
 
 /// A message of an agent is not longer than this, its length word not counted. OpenSSH's `MAX_AGENT_REPLY_LEN`.
 pub const MESSAGE_BYTES_MAX: usize = 256 * 1024;
@@ -84,8 +83,8 @@ impl Request<'_> {
                 flags,
             } => {
                 out.push(SSH_AGENTC_SIGN_REQUEST);
-                put_string(&mut out, key_blob);
-                put_string(&mut out, data);
+                out.put_string(key_blob);
+                out.put_string(data);
                 out.extend_from_slice(&flags.to_be_bytes());
             }
             Self::SessionBind {
@@ -95,10 +94,10 @@ impl Request<'_> {
                 is_forwarding,
             } => {
                 out.push(SSH_AGENTC_EXTENSION);
-                put_string(&mut out, b"session-bind@openssh.com");
-                put_string(&mut out, host_key);
-                put_string(&mut out, session_id);
-                put_string(&mut out, signature);
+                out.put_string(b"session-bind@openssh.com");
+                out.put_string(host_key);
+                out.put_string(session_id);
+                out.put_string(signature);
                 out.push(u8::from(*is_forwarding));
             }
         }
@@ -201,7 +200,7 @@ mod tests {
 
     fn framed(body: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        put_string(&mut out, body);
+        out.put_string(body);
         out
     }
 
@@ -228,7 +227,7 @@ mod tests {
             is_forwarding: false,
         };
         let mut body = vec![27];
-        put_string(&mut body, b"session-bind@openssh.com");
+        body.put_string(b"session-bind@openssh.com");
         body.extend_from_slice(b"\0\0\0\x01h\0\0\0\x01s\0\0\0\x01g\0");
         assert_eq!(bind.to_bytes(), framed(&body));
     }

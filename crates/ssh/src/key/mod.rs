@@ -15,7 +15,7 @@ mod signature;
 
 pub use error::KeyError;
 pub(crate) use error::shown;
-pub(crate) use fields::{Fields, put_mpint, put_string};
+pub(crate) use fields::Fields;
 pub use private::PrivateKey;
 pub(crate) use public::decode_base64;
 pub use public::{Fingerprint, PublicKey};

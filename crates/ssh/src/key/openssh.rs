@@ -3,7 +3,8 @@
 use super::private::{Pair, RsaNumbers};
 use super::public::Curve;
 use super::{Fields, KDF_ROUNDS_MAX, KeyError, KeyType, PrivateKey, PublicKey, Secret};
-use super::{pem, put_string, shown};
+use super::{pem, shown};
+use crate::wire::Put;
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::cipher::{
     AES_128, AES_192, AES_256, Algorithm as BlockCipher, DecryptingKey, DecryptionContext,
@@ -271,13 +272,13 @@ pub(super) fn encode(key: &PrivateKey, comment: &str) -> Result<Secret, KeyError
     let mut secret = Zeroizing::new(Vec::with_capacity(256 + comment.len()));
     // PROTOCOL.key: two equal numbers show a right passphrase; there is none here, so any will do.
     secret.extend_from_slice(&[0; 8]);
-    put_string(&mut secret, KeyType::Ed25519.name().as_bytes());
-    put_string(&mut secret, public);
+    secret.put_string(KeyType::Ed25519.name().as_bytes());
+    secret.put_string(public);
     let mut both = Zeroizing::new([0; 64]);
     both[..32].copy_from_slice(seed.as_slice());
     both[32..].copy_from_slice(public);
-    put_string(&mut secret, both.as_slice());
-    put_string(&mut secret, comment.as_bytes());
+    secret.put_string(both.as_slice());
+    secret.put_string(comment.as_bytes());
     let mut count = 0_u8;
     while !secret.len().is_multiple_of(BLOCK_BYTES_NONE) {
         count += 1;
@@ -286,11 +287,11 @@ pub(super) fn encode(key: &PrivateKey, comment: &str) -> Result<Secret, KeyError
 
     let mut out = Zeroizing::new(Vec::with_capacity(512 + comment.len()));
     out.extend_from_slice(MAGIC);
-    put_string(&mut out, b"none");
-    put_string(&mut out, b"none");
-    put_string(&mut out, b"");
+    out.put_string(b"none");
+    out.put_string(b"none");
+    out.put_string(b"");
     out.extend_from_slice(&1_u32.to_be_bytes());
-    put_string(&mut out, &blob);
-    put_string(&mut out, &secret);
+    out.put_string(&blob);
+    out.put_string(&secret);
     Ok(pem::encode(LABEL, &out))
 }

@@ -2,8 +2,9 @@
 
 use super::{
     Fields, KEY_BLOB_BYTES_MAX, KeyError, KeyType, RSA_BITS_MAX, RSA_BITS_MIN,
-    RSA_EXPONENT_BITS_MAX, SK_APPLICATION_BYTES_MAX, put_mpint, put_string, shown,
+    RSA_EXPONENT_BITS_MAX, SK_APPLICATION_BYTES_MAX, shown,
 };
+use crate::wire::Put;
 use aws_lc_rs::{digest, signature};
 use base64ct::{Base64, Base64Unpadded, Encoding};
 use core::fmt;
@@ -125,7 +126,7 @@ impl PublicKey {
     #[must_use]
     pub fn to_blob(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(128);
-        put_string(&mut out, self.key_type().name().as_bytes());
+        out.put_string(self.key_type().name().as_bytes());
         self.put_fields(&mut out);
         out
     }
@@ -133,23 +134,23 @@ impl PublicKey {
     /// Appends what follows the type's name.
     pub(crate) fn put_fields(&self, out: &mut Vec<u8>) {
         match &self.numbers {
-            Numbers::Ed25519(key) => put_string(out, key),
+            Numbers::Ed25519(key) => out.put_string(key),
             Numbers::Ecdsa { curve, point } => {
-                put_string(out, curve.name().as_bytes());
-                put_string(out, point);
+                out.put_string(curve.name().as_bytes());
+                out.put_string(point);
             }
             Numbers::Rsa { e, n } => {
-                put_mpint(out, e);
-                put_mpint(out, n);
+                out.put_mpint(e);
+                out.put_mpint(n);
             }
             Numbers::SkEd25519 { key, application } => {
-                put_string(out, key);
-                put_string(out, application);
+                out.put_string(key);
+                out.put_string(application);
             }
             Numbers::SkEcdsaP256 { point, application } => {
-                put_string(out, Curve::P256.name().as_bytes());
-                put_string(out, point);
-                put_string(out, application);
+                out.put_string(Curve::P256.name().as_bytes());
+                out.put_string(point);
+                out.put_string(application);
             }
         }
     }

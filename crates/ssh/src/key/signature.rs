@@ -4,9 +4,9 @@
 
 use super::public::{Curve, Numbers};
 use super::{
-    Algorithm, Fields, KeyError, PublicKey, RSA_SIGN_BITS_MAX, SIGNATURE_BYTES_MAX, put_mpint,
-    put_string, shown,
+    Algorithm, Fields, KeyError, PublicKey, RSA_SIGN_BITS_MAX, SIGNATURE_BYTES_MAX, shown,
 };
+use crate::wire::Put;
 use aws_lc_rs::digest;
 use aws_lc_rs::signature::{
     self, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
@@ -223,8 +223,8 @@ fn sk_signed(application: &[u8], sk_details: [u8; 5], data: &[u8]) -> Vec<u8> {
 /// The signature blob of a number string.
 pub(super) fn blob(algorithm: Algorithm, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(body.len() + 32);
-    put_string(&mut out, algorithm.name().as_bytes());
-    put_string(&mut out, body);
+    out.put_string(algorithm.name().as_bytes());
+    out.put_string(body);
     out
 }
 
@@ -232,7 +232,7 @@ pub(super) fn blob(algorithm: Algorithm, body: &[u8]) -> Vec<u8> {
 pub(super) fn ecdsa_blob(algorithm: Algorithm, fixed: &[u8]) -> Vec<u8> {
     let (r, s) = fixed.split_at(fixed.len() / 2);
     let mut body = Vec::with_capacity(fixed.len() + 10);
-    put_mpint(&mut body, r);
-    put_mpint(&mut body, s);
+    body.put_mpint(r);
+    body.put_mpint(s);
     blob(algorithm, &body)
 }
