@@ -6,10 +6,20 @@
 //! expanding tokens (`tokens`).
 
 mod algorithms;
+mod criteria;
+mod finish;
+mod include;
+mod keywords;
+mod line;
+mod parser;
+mod resolve;
+mod settings;
+mod tokens;
 
 use std::path::PathBuf;
 
 pub use algorithms::AlgorithmDefaults;
+pub use resolve::resolve;
 
 /// What a copy asks of the configuration: the command line's part.
 #[derive(Debug, Clone, Default)]
@@ -254,3 +264,6 @@ pub struct SessionOptions {
     /// IPQoS as written, if given.
     pub ip_qos: Option<String>,
 }
+
+#[cfg(test)]
+mod tests;

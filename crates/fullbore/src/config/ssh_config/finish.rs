@@ -1,0 +1,421 @@
+//! From the values that won to a [`HostConfig`]: defaults, tokens, and what only makes sense together.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use super::algorithms::{self, RSA_BITS_MIN_DEFAULT};
+use super::keywords::Keyword;
+use super::parser::Parser;
+use super::settings::Settings;
+use super::tokens::{PROXY, Tokens, expand_variables};
+use super::{
+    AddressFamily, AlgorithmDefaults, AlgorithmOptions, AuthOptions, ConnectionOptions, HostConfig,
+    HostKeyOptions, IdentityAgent, IdentityFile, JumpHost, LogLevel, Proxy, SessionOptions,
+    StrictHostKeyChecking,
+};
+use crate::config::text::{parse_duration, parse_size};
+use crate::config::{ConfigError, Environment, pattern};
+
+/// Key files that are tried when none is named. OpenSSH's, the small and fast ones first.
+pub(super) const DEFAULT_IDENTITIES: &[&str] = &[
+    "~/.ssh/id_ed25519",
+    "~/.ssh/id_ecdsa",
+    "~/.ssh/id_ed25519_sk",
+    "~/.ssh/id_ecdsa_sk",
+    "~/.ssh/id_rsa",
+];
+
+const USER_KNOWN_HOSTS: &[&str] = &["~/.ssh/known_hosts", "~/.ssh/known_hosts2"];
+const GLOBAL_KNOWN_HOSTS: &[&str] = &["/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"];
+
+struct Finisher<'a> {
+    environment: &'a dyn Environment,
+    settings: Settings,
+    tokens: Tokens,
+    warnings: Vec<String>,
+}
+
+/// Makes the result.
+pub(super) fn finish(
+    parser: Parser<'_>,
+    defaults: &AlgorithmDefaults,
+    host_name: String,
+) -> Result<HostConfig, ConfigError> {
+    let settings = &parser.settings;
+    let original_host = parser.request.host.to_owned();
+    let user = settings
+        .text(Keyword::User)
+        .unwrap_or_else(|| parser.environment.user());
+    let port = settings.number(Keyword::Port).unwrap_or(22);
+    let port = u16::try_from(port).expect("the keyword's table bounds ports");
+    let tokens = Tokens {
+        host: host_name.clone(),
+        original_host: original_host.clone(),
+        port,
+        user: user.clone(),
+        key_alias: settings
+            .text(Keyword::HostKeyAlias)
+            .unwrap_or_else(|| original_host.clone()),
+        jump: settings
+            .text(Keyword::ProxyJump)
+            .filter(|jump| jump != "none")
+            .unwrap_or_default(),
+    };
+    let mut finisher = Finisher {
+        environment: parser.environment,
+        settings: parser.settings,
+        tokens,
+        warnings: parser.warnings,
+    };
+    let config = finisher.host_config(defaults);
+    let (connection, host_keys, algorithms, auth, session) =
+        config.map_err(ConfigError::command_line)?;
+    Ok(HostConfig {
+        original_host,
+        host_name,
+        port,
+        user,
+        connection,
+        host_keys,
+        algorithms,
+        auth,
+        session,
+        warnings: finisher.warnings,
+    })
+}
+
+type Parts = (
+    ConnectionOptions,
+    HostKeyOptions,
+    AlgorithmOptions,
+    AuthOptions,
+    SessionOptions,
+);
+
+impl Finisher<'_> {
+    fn host_config(&mut self, defaults: &AlgorithmDefaults) -> Result<Parts, String> {
+        self.warn_of_unsupported();
+        Ok((
+            self.connection()?,
+            self.host_keys()?,
+            self.algorithms(defaults)?,
+            self.auth()?,
+            self.session()?,
+        ))
+    }
+
+    fn warn_of_unsupported(&mut self) {
+        if self.settings.flag(Keyword::ProxyUseFdpass, false) {
+            self.warnings
+                .push("ProxyUseFdpass is not supported; the command's output is used".to_owned());
+        }
+        if self.settings.has(Keyword::KnownHostsCommand) {
+            self.warnings
+                .push("KnownHostsCommand is not supported; only files are read".to_owned());
+        }
+    }
+
+    fn connection(&self) -> Result<ConnectionOptions, String> {
+        let settings = &self.settings;
+        let number = |keyword, default| settings.number(keyword).unwrap_or(default);
+        let small = |keyword, default| u32::try_from(number(keyword, default)).unwrap_or(u32::MAX);
+        let (rekey_bytes, rekey_seconds) = self.rekey_limit()?;
+        Ok(ConnectionOptions {
+            address_family: match settings.choice(Keyword::AddressFamily) {
+                Some("inet") => AddressFamily::Inet,
+                Some("inet6") => AddressFamily::Inet6,
+                _ => AddressFamily::Any,
+            },
+            bind_address: settings.text(Keyword::BindAddress),
+            bind_interface: settings.text(Keyword::BindInterface),
+            connect_timeout: settings.number(Keyword::ConnectTimeout),
+            connection_attempts: small(Keyword::ConnectionAttempts, 1),
+            proxy: self.proxy()?,
+            server_alive_interval: number(Keyword::ServerAliveInterval, 0),
+            server_alive_count_max: small(Keyword::ServerAliveCountMax, 3),
+            tcp_keep_alive: settings.flag(Keyword::TcpKeepAlive, true),
+            compression: settings.flag(Keyword::Compression, false),
+            rekey_bytes,
+            rekey_seconds,
+        })
+    }
+
+    fn rekey_limit(&self) -> Result<(Option<u64>, Option<u64>), String> {
+        let Some(words) = self.settings.words(Keyword::RekeyLimit) else {
+            return Ok((None, None));
+        };
+        let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+        let bytes = match words.first() {
+            Some(word) if !is(word, "default") => {
+                let bytes = parse_size(word).ok_or("RekeyLimit: not a number of bytes")?;
+                // OpenSSH's own lower bound.
+                if bytes != 0 && bytes < 16 {
+                    return Err("RekeyLimit: fewer than 16 bytes".to_owned());
+                }
+                Some(bytes).filter(|bytes| *bytes != 0)
+            }
+            _ => None,
+        };
+        let seconds = match words.get(1) {
+            Some(word) if !is(word, "none") => {
+                Some(parse_duration(word).ok_or("RekeyLimit: not a time")?).filter(|s| *s != 0)
+            }
+            _ => None,
+        };
+        if words.len() > 2 {
+            return Err("RekeyLimit: takes bytes and a time".to_owned());
+        }
+        Ok((bytes, seconds))
+    }
+
+    fn proxy(&self) -> Result<Option<Proxy>, String> {
+        let expand = |text: &[u8]| self.tokens.expand(self.environment, text, PROXY);
+        if let Some(command) = self.settings.word(Keyword::ProxyCommand) {
+            if command.eq_ignore_ascii_case(b"none") {
+                return Ok(None);
+            }
+            let command = expand(command).map_err(|what| format!("ProxyCommand: {what}"))?;
+            return Ok(Some(Proxy::Command(command)));
+        }
+        match self.settings.word(Keyword::ProxyJump) {
+            Some(jump) if !jump.eq_ignore_ascii_case(b"none") => {
+                let jump = expand(jump).map_err(|what| format!("ProxyJump: {what}"))?;
+                let hops = jump.split(|b| *b == b',').map(jump_host);
+                hops.collect::<Result<_, _>>().map(|h| Some(Proxy::Jump(h)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn host_keys(&self) -> Result<HostKeyOptions, String> {
+        let settings = &self.settings;
+        Ok(HostKeyOptions {
+            strict: match settings.choice(Keyword::StrictHostKeyChecking) {
+                Some("yes" | "true") => StrictHostKeyChecking::Strict,
+                Some("no" | "off" | "false") => StrictHostKeyChecking::Off,
+                Some("accept-new") => StrictHostKeyChecking::AcceptNew,
+                _ => StrictHostKeyChecking::Ask,
+            },
+            user_files: self.paths(Keyword::UserKnownHostsFile, USER_KNOWN_HOSTS)?,
+            global_files: self.paths(Keyword::GlobalKnownHostsFile, GLOBAL_KNOWN_HOSTS)?,
+            revoked_file: self.paths(Keyword::RevokedHostKeys, &[])?.pop(),
+            alias: settings.text(Keyword::HostKeyAlias),
+            hash: settings.flag(Keyword::HashKnownHosts, false),
+            skip_localhost: settings.flag(Keyword::NoHostAuthenticationForLocalhost, false),
+            update: settings
+                .choice(Keyword::UpdateHostKeys)
+                .map(|choice| matches!(choice, "yes" | "true" | "ask")),
+        })
+    }
+
+    /// The paths of a keyword, or its defaults; `none` empties the list.
+    fn paths(&self, keyword: Keyword, defaults: &[&str]) -> Result<Vec<PathBuf>, String> {
+        let expand = |word: &[u8]| {
+            self.tokens
+                .path(self.environment, word)
+                .map_err(|what| format!("{keyword:?}: {what}"))
+        };
+        match self.settings.words(keyword) {
+            Some(words) => words
+                .iter()
+                .filter(|word| !word.eq_ignore_ascii_case(b"none"))
+                .map(|word| expand(word))
+                .collect(),
+            None => defaults.iter().map(|d| expand(d.as_bytes())).collect(),
+        }
+    }
+
+    fn algorithms(&mut self, defaults: &AlgorithmDefaults) -> Result<AlgorithmOptions, String> {
+        let rsa_bits_min = self.settings.number(Keyword::RequiredRsaSize);
+        Ok(AlgorithmOptions {
+            ciphers: self.list(Keyword::Ciphers, &defaults.ciphers)?,
+            macs: self.list(Keyword::Macs, &defaults.macs)?,
+            kex: self.list(Keyword::KexAlgorithms, &defaults.kex)?,
+            host_keys: self.list(Keyword::HostKeyAlgorithms, &defaults.host_keys)?,
+            host_keys_given: self.settings.has(Keyword::HostKeyAlgorithms),
+            pubkey_accepted: self
+                .list(Keyword::PubkeyAcceptedAlgorithms, &defaults.pubkey_accepted)?,
+            ca_signatures: self.list(Keyword::CaSignatureAlgorithms, &defaults.ca_signatures)?,
+            rsa_bits_min: rsa_bits_min
+                .and_then(|bits| u32::try_from(bits).ok())
+                .unwrap_or(RSA_BITS_MIN_DEFAULT),
+        })
+    }
+
+    fn list(&mut self, keyword: Keyword, defaults: &[String]) -> Result<Vec<String>, String> {
+        let Some(spec) = self.settings.text(keyword) else {
+            return Ok(defaults.to_vec());
+        };
+        let (list, unknown) = algorithms::apply(&spec, defaults);
+        if list.is_empty() {
+            return Err(format!(
+                "{keyword:?} {spec}: leaves nothing that is spoken here; there is {}",
+                defaults.join(",")
+            ));
+        }
+        if !unknown.is_empty() {
+            let unknown = unknown.join(",");
+            self.warnings
+                .push(format!("{keyword:?}: {unknown} not spoken here, left out"));
+        }
+        Ok(list)
+    }
+
+    fn auth(&self) -> Result<AuthOptions, String> {
+        let settings = &self.settings;
+        let given = settings.has(Keyword::IdentityFile);
+        let files = self.paths(Keyword::IdentityFile, DEFAULT_IDENTITIES)?;
+        let prompts = settings.number(Keyword::NumberOfPasswordPrompts);
+        let preferred = settings.text(Keyword::PreferredAuthentications);
+        Ok(AuthOptions {
+            identity_files: files
+                .into_iter()
+                .map(|path| IdentityFile { path, given })
+                .collect(),
+            certificate_files: self.paths(Keyword::CertificateFile, &[])?,
+            identities_only: settings.flag(Keyword::IdentitiesOnly, false),
+            agent: self.agent()?,
+            add_keys_to_agent: settings
+                .word(Keyword::AddKeysToAgent)
+                .is_some_and(|word| !matches!(word, b"no" | b"false")),
+            preferred: preferred
+                .map(|list| list.split(',').map(str::to_owned).collect())
+                .unwrap_or_default(),
+            pubkey: !matches!(
+                settings.choice(Keyword::PubkeyAuthentication),
+                Some("no" | "false")
+            ),
+            password: settings.flag(Keyword::PasswordAuthentication, true),
+            keyboard_interactive: settings.flag(Keyword::KbdInteractiveAuthentication, true),
+            keyboard_interactive_devices: settings
+                .text(Keyword::KbdInteractiveDevices)
+                .unwrap_or_default(),
+            password_prompts: prompts.and_then(|n| u32::try_from(n).ok()).unwrap_or(3),
+            batch: settings.flag(Keyword::BatchMode, false),
+        })
+    }
+
+    fn agent(&self) -> Result<IdentityAgent, String> {
+        let word = match self.settings.word(Keyword::IdentityAgent) {
+            None | Some(b"SSH_AUTH_SOCK") => return Ok(IdentityAgent::FromEnvironment),
+            Some(b"none") => return Ok(IdentityAgent::None),
+            Some(word) => word,
+        };
+        // "$NAME" is the variable NAME, as a whole.
+        if let Some(name) = word.strip_prefix(b"$").filter(|n| n.first() != Some(&b'{')) {
+            let name = String::from_utf8_lossy(name);
+            return Ok(match self.environment.variable(&name) {
+                Some(path) => IdentityAgent::Socket(PathBuf::from(path)),
+                None => IdentityAgent::None,
+            });
+        }
+        let path = self.tokens.path(self.environment, word);
+        path.map(IdentityAgent::Socket)
+            .map_err(|what| format!("IdentityAgent: {what}"))
+    }
+
+    fn session(&self) -> Result<SessionOptions, String> {
+        let level = self.settings.choice(Keyword::LogLevel);
+        let ip_qos = self.settings.words(Keyword::IpQos);
+        Ok(SessionOptions {
+            log_level: level.map_or(LogLevel::Info, log_level),
+            environment: self.session_environment()?,
+            ip_qos: ip_qos.map(|words| String::from_utf8_lossy(&words.join(&b' ')).into_owned()),
+        })
+    }
+
+    /// SetEnv first: it wins over SendEnv for the same name.
+    fn session_environment(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, String> {
+        let mut pairs: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        for word in self.settings.words(Keyword::SetEnv).unwrap_or_default() {
+            let equals = word
+                .iter()
+                .position(|b| *b == b'=')
+                .filter(|at| *at != 0)
+                .ok_or("SetEnv: NAME=VALUE is needed")?;
+            let value = expand_variables(self.environment, &word[equals + 1..])
+                .map_err(|what| format!("SetEnv: {what}"))?;
+            if !pairs.iter().any(|(name, _)| *name == word[..equals]) {
+                pairs.push((word[..equals].to_vec(), value));
+            }
+        }
+        let patterns = self.sent_patterns();
+        for name in self.environment.variable_names() {
+            let is_sent = patterns
+                .iter()
+                .any(|p| pattern::matches(name.as_bytes(), p));
+            let is_set = pairs.iter().any(|(n, _)| n == name.as_bytes());
+            if let Some(value) = self
+                .environment
+                .variable(&name)
+                .filter(|_| is_sent && !is_set)
+            {
+                pairs.push((name.into_bytes(), value.as_bytes().to_vec()));
+            }
+        }
+        Ok(pairs)
+    }
+
+    /// SendEnv's patterns; one with `-` in front clears those before it that it matches.
+    fn sent_patterns(&self) -> Vec<&[u8]> {
+        let mut patterns: Vec<&[u8]> = Vec::new();
+        for word in self.settings.words(Keyword::SendEnv).unwrap_or_default() {
+            match word.strip_prefix(b"-") {
+                Some(cleared) => patterns.retain(|p| !pattern::matches(p, cleared)),
+                None => patterns.push(word),
+            }
+        }
+        patterns
+    }
+}
+
+fn log_level(word: &str) -> LogLevel {
+    match word {
+        "quiet" => LogLevel::Quiet,
+        "fatal" => LogLevel::Fatal,
+        "error" => LogLevel::Error,
+        "verbose" => LogLevel::Verbose,
+        "debug" | "debug1" => LogLevel::Debug1,
+        "debug2" => LogLevel::Debug2,
+        "debug3" => LogLevel::Debug3,
+        _ => LogLevel::Info,
+    }
+}
+
+/// `[user@]host[:port]`, `[user@][v6]:port` or `ssh://...`.
+fn jump_host(text: &[u8]) -> Result<JumpHost, String> {
+    let whole = || {
+        format!(
+            "ProxyJump: \"{}\" is no host",
+            String::from_utf8_lossy(text)
+        )
+    };
+    let text = std::str::from_utf8(text).map_err(|_| whole())?;
+    let plain = text.strip_prefix("ssh://").unwrap_or(text);
+    let plain = plain.strip_suffix('/').unwrap_or(plain);
+    let (user, rest) = match plain.rsplit_once('@') {
+        Some((user, rest)) => (Some(user.to_owned()), rest),
+        None => (None, plain),
+    };
+    let (host, port) = match rest.strip_prefix('[').and_then(|r| r.split_once(']')) {
+        Some((host, "")) => (host, None),
+        Some((host, after)) => (host, Some(after.strip_prefix(':').ok_or_else(whole)?)),
+        None => match rest.split_once(':') {
+            // More colons are a bare IPv6 address.
+            Some((host, port)) if !port.contains(':') => (host, Some(port)),
+            _ => (rest, None),
+        },
+    };
+    let port = port
+        .map(|port| crate::config::destination::parse_port(port.as_bytes()))
+        .transpose()
+        .map_err(|error| format!("ProxyJump: {error}"))?;
+    if host.is_empty() || host.starts_with('-') || user.as_deref() == Some("") {
+        return Err(whole());
+    }
+    Ok(JumpHost {
+        user,
+        host: host.to_owned(),
+        port,
+    })
+}
