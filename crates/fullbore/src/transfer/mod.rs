@@ -14,6 +14,11 @@ mod temp;
 mod tree;
 mod verify;
 
+#[cfg(test)]
+mod memory;
+#[cfg(test)]
+mod tests;
+
 pub use limit::TokenBucket;
 pub use observer::{Event, Observer, Silent, Summary};
 pub use run::{BYTES_IN_FLIGHT_MAX, DEPTH_MAX, FILES_IN_FLIGHT_MAX, Options, Run};

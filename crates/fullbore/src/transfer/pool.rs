@@ -30,8 +30,10 @@ impl Wake for Flag {
 
 /// The futures of a pool, polled together.
 pub(crate) struct Pool<'a, T> {
-    running: Vec<(Arc<Flag>, Pin<Box<dyn Future<Output = T> + 'a>>)>,
+    running: Vec<(Arc<Flag>, Running<'a, T>)>,
 }
+
+type Running<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 impl<'a, T> Pool<'a, T> {
     pub(crate) const fn new() -> Self {

@@ -1,0 +1,737 @@
+//! Runs between places in memory: every outcome, and a fault at every operation.
+
+use std::cell::RefCell;
+
+use fullbore_base::Rng;
+use fullbore_sftp::client::config::SPAN_BYTES_MAX;
+
+use super::memory::{MemorySide, Object};
+use super::temp::{SUFFIX, temp_path};
+use super::*;
+
+/// Remembers what it was told.
+#[derive(Default)]
+struct Log {
+    lines: RefCell<Vec<String>>,
+}
+
+impl Log {
+    fn has(&self, part: &str) -> bool {
+        self.lines.borrow().iter().any(|line| line.contains(part))
+    }
+}
+
+impl Observer for Log {
+    fn notice(&self, event: &Event<'_>) {
+        let line = match event {
+            Event::Failed { path, text, .. } => format!("failed {}: {text}", path.escape_ascii()),
+            Event::Warning { path, text } => format!("warning {}: {text}", path.escape_ascii()),
+            Event::Resumed { offset, proof, .. } => format!("resumed at {offset}: {proof}"),
+            Event::Verified { method, .. } => format!("verified by {method}"),
+            Event::Done { bytes, .. } => format!("done {bytes}"),
+            Event::Started { .. } | Event::Moved { .. } => return,
+        };
+        self.lines.borrow_mut().push(line);
+    }
+}
+
+fn bytes(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    Rng::seeded(seed).fill(&mut bytes);
+    bytes
+}
+
+fn recursive() -> Options {
+    Options {
+        recursive: true,
+        ..Options::default()
+    }
+}
+
+async fn run(
+    source: &MemorySide,
+    paths: &[&[u8]],
+    target: &MemorySide,
+    path: &[u8],
+    options: Options,
+    log: &Log,
+) -> Result<Summary, Fault> {
+    let run = Run::new(target, path, paths.len() > 1, options, log).await?;
+    let paths: Vec<Vec<u8>> = paths.iter().map(|path| path.to_vec()).collect();
+    run.copy_from(source, &paths).await;
+    Ok(run.summary())
+}
+
+fn temps(side: &MemorySide) -> Vec<Vec<u8>> {
+    let mut paths = side.paths();
+    paths.retain(|path| path.ends_with(SUFFIX));
+    paths
+}
+
+type Pairing = (&'static str, &'static str);
+
+/// Up, down, and from one server to another.
+const PAIRINGS: [Pairing; 4] = [("", "h:"), ("h:", ""), ("g:", "h:"), ("", "")];
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_file_arrives_in_every_direction_at_every_size() {
+    for (from, to) in PAIRINGS {
+        for size in [0, 1, 9_999, 10_000, 100_001, 17 << 20] {
+            let (source, target) = (MemorySide::new(from), MemorySide::new(to));
+            source.put_file(b"/f", &bytes(1, size));
+            let log = Log::default();
+            let summary = run(&source, &[b"/f"], &target, b"/g", Options::default(), &log)
+                .await
+                .expect("fine");
+            assert!(summary.is_success(), "{:?}", log.lines);
+            assert_eq!((summary.files, summary.bytes), (1, size as u64));
+            assert!(target.file(b"/g") == source.file(b"/f"));
+            assert_eq!(target.paths().len(), 2, "and nothing else");
+            assert_eq!(target.item(b"/g").mode, 0o640, "the source's mode");
+        }
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn whatever_fails_the_target_is_the_old_or_the_new_file() {
+    for (from, to) in PAIRINGS {
+        for kind in [FaultKind::Failure, FaultKind::Denied, FaultKind::Lost] {
+            for on_target in [false, true] {
+                for at in 0.. {
+                    let (source, target) = (MemorySide::new(from), MemorySide::new(to));
+                    source.put_file(b"/f", &bytes(1, 25_000));
+                    target.put_file(b"/g", b"old");
+                    let faulty = if on_target { &target } else { &source };
+                    faulty.fail_at.set(Some((at, kind)));
+                    let log = Log::default();
+                    let options = Options {
+                        preserve: true,
+                        verify: at % 2 == 0,
+                        fsync: true,
+                        ..Options::default()
+                    };
+                    let result = run(&source, &[b"/f"], &target, b"/g", options, &log).await;
+                    let is_right = target.file(b"/g") == source.file(b"/f");
+                    let is_old = target.file(b"/g").as_deref() == Some(b"old");
+                    assert!(is_right || is_old, "{from} {to} {kind:?} {at}");
+                    let is_success = result.as_ref().is_ok_and(Summary::is_success);
+                    assert!(!is_success || is_right, "success was said of a failure");
+                    if kind != FaultKind::Lost && !faulty.log.borrow().iter().any(|l| l == "remove")
+                    {
+                        assert!(temps(&target).is_empty() || at >= faulty.calls.get());
+                    }
+                    if at >= faulty.calls.get() {
+                        assert!(is_success, "nothing failed");
+                        break;
+                    }
+                    // And the next run, without faults, makes it right and leaves nothing.
+                    faulty.fail_at.set(None);
+                    let again = run(&source, &[b"/f"], &target, b"/g", Options::default(), &log)
+                        .await
+                        .expect("fine");
+                    assert!(again.is_success(), "{:?}", log.lines);
+                    assert!(target.file(b"/g") == source.file(b"/f"));
+                    assert!(temps(&target).is_empty());
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn without_replace_the_old_file_goes_only_when_the_new_one_is_complete() {
+    for at in 0.. {
+        let (source, mut target) = (MemorySide::new(""), MemorySide::new("h:"));
+        target.can_replace = false;
+        source.put_file(b"/f", &bytes(1, 25_000));
+        target.put_file(b"/f", b"old");
+        target.fail_at.set(Some((at, FaultKind::Failure)));
+        let log = Log::default();
+        let _ = run(&source, &[b"/f"], &target, b"/f", Options::default(), &log).await;
+        match target.file(b"/f") {
+            Some(content) => {
+                assert!(content == b"old" || Some(&content) == source.file(b"/f").as_ref());
+            }
+            None => {
+                // The one moment without a file: what was sent is kept, and said.
+                let kept = temps(&target);
+                assert_eq!(kept.len(), 1);
+                assert!(target.file(&kept[0]) == source.file(b"/f"));
+                assert!(log.has("is kept as"));
+            }
+        }
+        if at >= target.calls.get() {
+            assert!(log.has("cannot replace a file in one step"));
+            break;
+        }
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn an_interrupted_copy_goes_on_where_it_was() {
+    for (from, to) in PAIRINGS {
+        let (source, target) = (MemorySide::new(from), MemorySide::new(to));
+        let content = bytes(1, 200_000);
+        source.put_file(b"/f", &content);
+        let id = [from.as_bytes(), b"/f"].concat();
+        target.put_file(&temp_path(b"/g", &id), &content[..150_000]);
+        let log = Log::default();
+        let summary = run(&source, &[b"/f"], &target, b"/g", Options::default(), &log)
+            .await
+            .expect("fine");
+        assert!(summary.is_success());
+        assert_eq!(summary.bytes, 50_000, "{:?}", log.lines);
+        assert!(log.has("resumed at 150000"));
+        assert!(target.file(b"/g") == Some(content));
+        assert!(temps(&target).is_empty());
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn what_is_no_beginning_of_the_source_is_sent_anew() {
+    let content = bytes(1, 200_000);
+    let mut changed = content[..150_000].to_vec();
+    changed[77] ^= 1;
+    let longer = bytes(2, 300_000);
+    for (kept, said) in [
+        (changed, "not the beginning"),
+        (longer, "longer than the source"),
+    ] {
+        let (source, target) = (MemorySide::new(""), MemorySide::new("h:"));
+        source.put_file(b"/f", &content);
+        target.put_file(&temp_path(b"/g", b"/f"), &kept);
+        let log = Log::default();
+        let summary = run(&source, &[b"/f"], &target, b"/g", Options::default(), &log)
+            .await
+            .expect("fine");
+        assert_eq!(summary.bytes, 200_000);
+        assert!(log.has(said), "{:?}", log.lines);
+        assert!(target.file(b"/g").as_ref() == Some(&content));
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn without_digests_the_tail_is_read_and_possible_holes_are_sent_again() {
+    let span = SPAN_BYTES_MAX as usize;
+    let content = bytes(1, span + 3_000_000);
+    let kept = span + 2_000_000;
+    for (hole_at, said) in [
+        (None, "resumed at 2000000: reading 1048576 bytes before it"),
+        // Inside the span: harmless.
+        (Some(kept - 10), "resumed at 2000000"),
+        // In front of it, where it is looked for.
+        (Some(1_999_999), "not the beginning"),
+    ] {
+        let (source, mut target) = (MemorySide::new(""), MemorySide::new("h:"));
+        target.can_hash = false;
+        source.put_file(b"/f", &content);
+        let mut part = content[..kept].to_vec();
+        if let Some(at) = hole_at {
+            part[at] ^= 1;
+        }
+        target.put_file(&temp_path(b"/g", b"/f"), &part);
+        let log = Log::default();
+        run(&source, &[b"/f"], &target, b"/g", Options::default(), &log)
+            .await
+            .expect("fine");
+        assert!(log.has(said), "{:?}", log.lines);
+        assert!(target.file(b"/g").as_ref() == Some(&content));
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn no_resume_starts_over() {
+    let (source, target) = (MemorySide::new(""), MemorySide::new("h:"));
+    source.put_file(b"/f", &bytes(1, 20_000));
+    target.put_file(&temp_path(b"/g", b"/f"), &bytes(1, 20_000)[..10_000]);
+    let options = Options {
+        resume: false,
+        ..Options::default()
+    };
+    let log = Log::default();
+    let summary = run(&source, &[b"/f"], &target, b"/g", options, &log).await;
+    assert_eq!(summary.expect("fine").bytes, 20_000);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn verification_says_how_and_finds_a_flipped_bit() {
+    let verify = Options {
+        verify: true,
+        ..Options::default()
+    };
+    for (can_hash, can_exec, said) in [
+        (true, false, "blake3 (check-file)"),
+        (false, true, "sha256 (sha256sum run on the server)"),
+        (false, false, "blake3 (reading it back)"),
+    ] {
+        for (from, to) in [("", "h:"), ("h:", ""), ("g:", "h:")] {
+            for corrupts in [false, true] {
+                let (mut source, mut target) = (MemorySide::new(from), MemorySide::new(to));
+                (source.can_hash, source.can_exec) = (can_hash, can_exec);
+                (target.can_hash, target.can_exec) = (can_hash, can_exec);
+                let mover = if to.is_empty() { &source } else { &target };
+                mover.corrupts.set(corrupts);
+                source.put_file(b"/f", &bytes(1, 15_000));
+                target.put_file(b"/g", b"old");
+                let log = Log::default();
+                let summary = run(&source, &[b"/f"], &target, b"/g", verify.clone(), &log)
+                    .await
+                    .expect("fine");
+                assert_eq!(summary.is_success(), !corrupts, "{from} {to} {said}");
+                if corrupts {
+                    assert!(log.has("differs from its source"));
+                    assert_eq!(target.file(b"/g").as_deref(), Some(&b"old"[..]));
+                    assert!(temps(&target).is_empty());
+                } else {
+                    assert!(log.has(said), "{:?}", log.lines);
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn sizes_are_hints() {
+    for (claimed, said) in [
+        (0, None),
+        (10_000, Some("grew from 10000 to 30000")),
+        (40_000, Some("shrank from 40000 to 30000")),
+    ] {
+        let (source, target) = (MemorySide::new(""), MemorySide::new("h:"));
+        source.put_file(b"/f", &bytes(1, 30_000));
+        source.false_size.set(Some(claimed));
+        let log = Log::default();
+        let summary = run(&source, &[b"/f"], &target, b"/g", Options::default(), &log)
+            .await
+            .expect("fine");
+        assert!(summary.is_success());
+        assert_eq!(target.file(b"/g").map(|f| f.len()), Some(30_000));
+        assert_eq!(summary.warnings > 0, said.is_some());
+        assert!(said.is_none_or(|said| log.has(said)), "{:?}", log.lines);
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_target_whose_size_is_wrong_never_gets_the_name() {
+    let (source, target) = (MemorySide::new(""), MemorySide::new("h:"));
+    source.put_file(b"/f", &bytes(1, 30_000));
+    target.false_size.set(Some(29_999));
+    let log = Log::default();
+    let summary = run(&source, &[b"/f"], &target, b"/g", Options::default(), &log)
+        .await
+        .expect("fine");
+    assert_eq!(summary.failed, 1);
+    assert!(log.has("29999 bytes where 30000 were sent"));
+    assert_eq!(target.paths().len(), 1);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_full_disk_leaves_nothing_and_the_others_go_on() {
+    let (source, target) = (MemorySide::new(""), MemorySide::new("h:"));
+    source.put_file(b"/big", &bytes(1, 50_000));
+    source.put_file(b"/small", b"x");
+    target.put_item(b"/d", Object::Folder);
+    target.room.set(30_000);
+    let log = Log::default();
+    let summary = run(
+        &source,
+        &[b"/big", b"/small"],
+        &target,
+        b"/d",
+        Options::default(),
+        &log,
+    )
+    .await
+    .expect("fine");
+    assert_eq!((summary.failed, summary.files), (1, 1));
+    assert!(log.has("failed /big: no space left on device"));
+    assert_eq!(target.file(b"/d/small").as_deref(), Some(&b"x"[..]));
+    assert_eq!(target.paths().len(), 3);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn hard_names_and_trees_arrive_with_mode_and_times() {
+    let names: [&[u8]; 7] = [
+        b"\xff\xfe",
+        b"new\nline",
+        b"-dash",
+        b"two words",
+        b"*?[x]",
+        b"\\",
+        "é".as_bytes(),
+    ];
+    let (source, target) = (MemorySide::new(""), MemorySide::new("h:"));
+    source.put_item(b"/t", Object::Folder);
+    source.put_item(b"/t/empty", Object::Folder);
+    for name in names {
+        source.put_file(&temp::join(b"/t", name), name);
+        let folder = [b"/t/d", name].concat();
+        source.put_item(&folder, Object::Folder);
+        source.put_file(&temp::join(&folder, name), name);
+    }
+    let options = Options {
+        preserve: true,
+        ..recursive()
+    };
+    let log = Log::default();
+    let summary = run(&source, &[b"/t"], &target, b"/copy", options, &log)
+        .await
+        .expect("fine");
+    assert_eq!(
+        (summary.files, summary.folders, summary.failed),
+        (14, 9, 0),
+        "{:?}",
+        log.lines
+    );
+    for path in source.paths() {
+        let Some(rest) = path.strip_prefix(b"/t") else {
+            continue;
+        };
+        let copied = [b"/copy", rest].concat();
+        assert_eq!(source.file(&path), target.file(&copied));
+        let (old, new) = (source.item(&path), target.item(&copied));
+        assert_eq!((old.mode, old.times), (new.mode, new.times));
+    }
+    // Into a folder that exists.
+    target.put_item(b"/into", Object::Folder);
+    run(&source, &[b"/t"], &target, b"/into", recursive(), &log)
+        .await
+        .expect("fine");
+    assert!(target.file(b"/into/t/-dash").is_some());
+    // The contents of `.`.
+    run(&source, &[b"/t/."], &target, b"/into", recursive(), &log)
+        .await
+        .expect("fine");
+    assert!(target.file(b"/into/-dash").is_some());
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn links_are_followed_but_not_in_circles() {
+    let (source, target) = (MemorySide::new("h:"), MemorySide::new(""));
+    source.put_item(b"/t", Object::Folder);
+    source.put_item(b"/t/a", Object::Folder);
+    source.put_file(b"/t/a/f", b"f");
+    source.put_item(b"/other", Object::Folder);
+    source.put_file(b"/other/g", b"g");
+    source.put_item(b"/t/to_file", Object::Link(b"/t/a/f".to_vec()));
+    source.put_item(b"/t/to_folder", Object::Link(b"/other".to_vec()));
+    source.put_item(b"/t/a/self", Object::Link(b"/t/a".to_vec()));
+    source.put_item(b"/t/a/up", Object::Link(b"/t".to_vec()));
+    source.put_item(b"/t/a/top", Object::Link(b"/".to_vec()));
+    source.put_item(b"/t/dangling", Object::Link(b"/nowhere".to_vec()));
+    source.put_item(b"/t/null", Object::Device);
+    let log = Log::default();
+    let summary = run(&source, &[b"/t"], &target, b"/c", recursive(), &log)
+        .await
+        .expect("fine");
+    assert_eq!(
+        (summary.files, summary.failed, summary.warnings),
+        (3, 4, 1),
+        "{:?}",
+        log.lines
+    );
+    assert_eq!(target.file(b"/c/to_folder/g").as_deref(), Some(&b"g"[..]));
+    assert_eq!(target.file(b"/c/to_file").as_deref(), Some(&b"f"[..]));
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn many_small_files_are_in_flight_at_once_and_no_more_than_allowed() {
+    let (source, target) = (MemorySide::new(""), MemorySide::new("h:"));
+    source.put_item(b"/t", Object::Folder);
+    for number in 0..1000 {
+        source.put_file(format!("/t/{number}").as_bytes(), b"small");
+    }
+    let log = Log::default();
+    let summary = run(&source, &[b"/t"], &target, b"/c", recursive(), &log)
+        .await
+        .expect("fine");
+    assert_eq!(summary.files, 1000);
+    let most = target.in_flight_most.get();
+    assert!((32..=2 * FILES_IN_FLIGHT_MAX).contains(&most), "{most}");
+    // open, write until its end, fstat, close, replace: in a new folder nothing is looked for.
+    assert!(
+        target.calls.get() < 6 * 1000 + 100,
+        "{}",
+        target.calls.get()
+    );
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn targets_are_what_scp_users_expect() {
+    let (source, target) = (MemorySide::new(""), MemorySide::new("h:"));
+    source.put_file(b"/f", b"new");
+    source.put_item(b"/t", Object::Folder);
+    target.put_file(b"/real", b"old");
+    target.put_item(b"/link", Object::Link(b"/real".to_vec()));
+    target.put_item(b"/null", Object::Device);
+    target.put_item(b"/d", Object::Folder);
+    target.put_file(b"/readonly", b"old");
+    target
+        .items
+        .borrow_mut()
+        .get_mut(b"/readonly".as_slice())
+        .expect("is there")
+        .mode = 0o444;
+    target
+        .items
+        .borrow_mut()
+        .get_mut(b"/real".as_slice())
+        .expect("is there")
+        .mode = 0o4711;
+    let log = Log::default();
+    let go = async |paths: &[&[u8]], to: &[u8], options: Options| {
+        run(&source, paths, &target, to, options, &log).await
+    };
+    let plain = Options::default;
+    assert!(
+        go(&[b"/f"], b"/link", plain())
+            .await
+            .expect("fine")
+            .is_success()
+    );
+    assert_eq!(
+        target.file(b"/real").as_deref(),
+        Some(&b"new"[..]),
+        "through the link"
+    );
+    assert!(matches!(target.item(b"/link").object, Object::Link(_)));
+    assert_eq!(
+        target.item(b"/real").mode,
+        0o711,
+        "its mode, without setuid"
+    );
+    assert!(
+        go(&[b"/f"], b"/null", plain())
+            .await
+            .expect("fine")
+            .is_success()
+    );
+    assert!(matches!(target.item(b"/null").object, Object::Device));
+    assert!(
+        go(&[b"/f"], b"/d", plain())
+            .await
+            .expect("fine")
+            .is_success()
+    );
+    assert!(target.file(b"/d/f").is_some());
+    assert!(
+        !go(&[b"/f"], b"/readonly", plain())
+            .await
+            .expect("said per file")
+            .is_success()
+    );
+    assert_eq!(target.file(b"/readonly").as_deref(), Some(&b"old"[..]));
+    assert!(
+        go(&[b"/f", b"/f"], b"/real", plain()).await.is_err(),
+        "several need a folder"
+    );
+    assert!(go(&[b"/f"], b"/missing/", plain()).await.is_err());
+    assert!(
+        !go(&[b"/t"], b"/d", plain())
+            .await
+            .expect("said")
+            .is_success(),
+        "needs -r"
+    );
+    assert!(
+        !go(&[b"/t"], b"/real", recursive())
+            .await
+            .expect("said")
+            .is_success()
+    );
+    assert!(
+        !go(&[b"/none"], b"/x", plain())
+            .await
+            .expect("said")
+            .is_success()
+    );
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_file_is_not_copied_onto_itself() {
+    let place = MemorySide::new("");
+    place.put_file(b"/f", b"content");
+    place.put_item(b"/l", Object::Link(b"/f".to_vec()));
+    let log = Log::default();
+    for to in [&b"/f"[..], b"/l", b"/./f"] {
+        let summary = run(&place, &[b"/f"], &place, to, Options::default(), &log).await;
+        assert_eq!(summary.expect("said").failed, 1);
+    }
+    assert!(log.has("same file"));
+    assert_eq!(place.file(b"/f").as_deref(), Some(&b"content"[..]));
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn refused_attributes_are_a_warning() {
+    let (source, mut target) = (MemorySide::new(""), MemorySide::new("h:"));
+    target.can_setstat = false;
+    source.put_file(b"/f", b"x");
+    let options = Options {
+        preserve: true,
+        ..Options::default()
+    };
+    let log = Log::default();
+    let summary = run(&source, &[b"/f"], &target, b"/g", options, &log)
+        .await
+        .expect("fine");
+    assert!(summary.is_success() && summary.warnings == 1);
+    assert!(log.has("mode and times were not set: Permission denied"));
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn globs_find_what_they_should() {
+    let side = MemorySide::new("h:");
+    for folder in [b"/a".as_slice(), b"/b", b"/.h"] {
+        side.put_item(folder, Object::Folder);
+    }
+    for file in [
+        b"/a/x.c".as_slice(),
+        b"/a/y.c",
+        b"/b/x.c",
+        b"/a/.hidden.c",
+        b"/a/[lit].c",
+    ] {
+        side.put_file(file, b"");
+    }
+    let find = async |pattern: &[u8]| glob::expand(&side, pattern).await;
+    let strings = |paths: Vec<Vec<u8>>| {
+        let show = |path: &Vec<u8>| String::from_utf8_lossy(path).into_owned();
+        paths.iter().map(show).collect::<Vec<_>>().join(" ")
+    };
+    for (pattern, found) in [
+        ("/*/x.c", "/a/x.c /b/x.c"),
+        ("/a/*.c", "/a/[lit].c /a/x.c /a/y.c"),
+        ("/a/.*.c", "/a/.hidden.c"),
+        ("/[ab]/x.?", "/a/x.c /b/x.c"),
+        ("/a/[lit].c", "/a/[lit].c"),
+        (r"/a/\[lit\].c", "/a/[lit].c"),
+        ("/plain/missing", "/plain/missing"),
+    ] {
+        let paths = find(pattern.as_bytes()).await.expect("found");
+        assert_eq!(strings(paths), found, "{pattern}");
+    }
+    assert!(find(b"/a/*.h").await.is_err());
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn names_that_lead_out_of_the_target_are_refused() {
+    // Written past the listing's own rules: a server can send anything.
+    let (source, target) = (Hostile(MemorySide::new("h:")), MemorySide::new(""));
+    source.0.put_item(b"/t", Object::Folder);
+    source.0.put_file(b"/t/good", b"x");
+    let log = Log::default();
+    let run = Run::new(&target, b"/c", false, recursive(), &log)
+        .await
+        .expect("fine");
+    run.copy_from(&source, &[b"/t".to_vec()]).await;
+    assert_eq!(run.summary().failed, HOSTILE_NAMES.len() as u64);
+    assert_eq!(
+        target.paths(),
+        [b"/".to_vec(), b"/c".to_vec(), b"/c/good".to_vec()]
+    );
+}
+
+const HOSTILE_NAMES: [&[u8]; 6] = [b"", b".", b"..", b"../evil", b"/etc/evil", b"a\0b"];
+
+/// A server that lists names that are none.
+struct Hostile(MemorySide);
+
+impl Side for Hostile {
+    type File = memory::OpenFile;
+
+    async fn list(&self, path: &[u8]) -> Result<Vec<Entry>, Fault> {
+        let mut entries = self.0.list(path).await?;
+        let attrs = entries[0].attrs;
+        entries.extend(HOSTILE_NAMES.map(|name| Entry {
+            name: name.to_vec(),
+            attrs,
+        }));
+        Ok(entries)
+    }
+
+    fn prefix(&self) -> &str {
+        self.0.prefix()
+    }
+    async fn stat(&self, path: &[u8]) -> Result<fullbore_sftp::proto::Attrs, Fault> {
+        self.0.stat(path).await
+    }
+    async fn lstat(&self, path: &[u8]) -> Result<fullbore_sftp::proto::Attrs, Fault> {
+        self.0.lstat(path).await
+    }
+    async fn realpath(&self, path: &[u8]) -> Result<Vec<u8>, Fault> {
+        self.0.realpath(path).await
+    }
+    async fn expand(&self, path: &[u8]) -> Result<Vec<u8>, Fault> {
+        self.0.expand(path).await
+    }
+    async fn open(&self, path: &[u8], how: OpenHow) -> Result<Self::File, Fault> {
+        self.0.open(path, how).await
+    }
+    async fn close(&self, file: Self::File) -> Result<(), Fault> {
+        self.0.close(file).await
+    }
+    async fn fstat(&self, file: &Self::File) -> Result<fullbore_sftp::proto::Attrs, Fault> {
+        self.0.fstat(file).await
+    }
+    async fn fsetstat(
+        &self,
+        file: &Self::File,
+        attrs: fullbore_sftp::proto::Attrs,
+    ) -> Result<(), Fault> {
+        self.0.fsetstat(file, attrs).await
+    }
+    async fn setstat(&self, path: &[u8], attrs: fullbore_sftp::proto::Attrs) -> Result<(), Fault> {
+        self.0.setstat(path, attrs).await
+    }
+    async fn fsync(&self, file: &Self::File) -> Result<(), Fault> {
+        self.0.fsync(file).await
+    }
+    async fn mkdir(&self, path: &[u8], mode: u32) -> Result<(), Fault> {
+        self.0.mkdir(path, mode).await
+    }
+    async fn remove(&self, path: &[u8]) -> Result<(), Fault> {
+        self.0.remove(path).await
+    }
+    async fn rename(&self, from: &[u8], to: &[u8]) -> Result<(), Fault> {
+        self.0.rename(from, to).await
+    }
+    async fn replace(&self, from: &[u8], to: &[u8]) -> Result<(), Fault> {
+        self.0.replace(from, to).await
+    }
+    async fn read_to(
+        &self,
+        file: &Self::File,
+        sink: std::rc::Rc<dyn FileIo>,
+        span: Span,
+        moving: Moving<'_>,
+    ) -> Moved {
+        self.0.read_to(file, sink, span, moving).await
+    }
+    async fn write_from(
+        &self,
+        file: &Self::File,
+        source: std::rc::Rc<dyn FileIo>,
+        span: Span,
+        moving: Moving<'_>,
+    ) -> Moved {
+        self.0.write_from(file, source, span, moving).await
+    }
+    async fn hash(
+        &self,
+        file: &Self::File,
+        algorithms: &[fullbore_sftp::proto::HashAlgorithm],
+        offset: u64,
+        len: u64,
+    ) -> Result<Option<Digest>, Fault> {
+        self.0.hash(file, algorithms, offset, len).await
+    }
+    async fn exec(&self, command: &[u8]) -> Option<Vec<u8>> {
+        self.0.exec(command).await
+    }
+    fn direct(&self, file: &Self::File) -> Option<std::rc::Rc<dyn FileIo>> {
+        self.0.direct(file)
+    }
+    fn identity(&self, path: &[u8]) -> Option<(u64, u64)> {
+        self.0.identity(path)
+    }
+}
