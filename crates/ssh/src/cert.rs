@@ -421,10 +421,13 @@ fn principals(bytes: &[u8]) -> Result<Vec<Vec<u8>>, CertificateError> {
     Ok(principals)
 }
 
-/// Pairs of name and data. Each name may stand there once.
-fn options(bytes: &[u8]) -> Result<Vec<(&[u8], &[u8])>, CertificateError> {
+/// An option's or extension's name and data.
+type NamedOption<'a> = (&'a [u8], &'a [u8]);
+
+/// Each name may stand there once.
+fn options(bytes: &[u8]) -> Result<Vec<NamedOption<'_>>, CertificateError> {
     let mut fields = Fields::new(bytes, "certificate options");
-    let mut options: Vec<(&[u8], &[u8])> = Vec::new();
+    let mut options: Vec<NamedOption<'_>> = Vec::new();
     while !fields.is_empty() {
         if options.len() == OPTIONS_MAX {
             return Err(CertificateError::TooMany("options"));

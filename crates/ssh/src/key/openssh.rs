@@ -228,7 +228,7 @@ impl Cipher {
             return Err(KeyError::Malformed(WHAT));
         }
         let is_aead = matches!(self, Self::Gcm(_));
-        if is_aead != !tag.is_empty() {
+        if is_aead == tag.is_empty() {
             return Err(KeyError::Malformed(WHAT));
         }
         match self {
