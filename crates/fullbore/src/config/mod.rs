@@ -8,6 +8,7 @@
 //! The formats are OpenSSH's: ssh_config(5), sshd(8) "AUTHORIZED_KEYS FILE FORMAT" and
 //! "SSH_KNOWN_HOSTS FILE FORMAT". Where OpenSSH's manual and program differ, the program is followed.
 
+pub mod authorized_keys;
 pub mod destination;
 mod environment;
 mod error;
