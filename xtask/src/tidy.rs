@@ -30,7 +30,7 @@ impl Source {
         let lines: Vec<&str> = self.text.lines().collect();
         let end = lines
             .windows(2)
-            .position(|pair| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod "))
+            .position(|pair| pair[0] == "#[cfg(test)]" && pair[1] == "mod tests {")
             .unwrap_or(lines.len());
         lines
             .into_iter()
@@ -76,7 +76,24 @@ fn check(root: &Path) -> Result<Vec<String>, String> {
         words::check(source, &mut broken);
     }
     layers::check(&sources, &mut broken);
+    check_limits(&sources, &mut broken);
     Ok(broken)
+}
+
+/// Constants that ARCHITECTURE.md names must exist, under that name.
+fn check_limits(sources: &[Source], broken: &mut Vec<String>) {
+    let Some(page) = sources.iter().find(|s| s.path == "ARCHITECTURE.md") else {
+        return;
+    };
+    let is_limit = |word: &&str| {
+        word.contains('_') && word.chars().all(|c| c.is_ascii_uppercase() || c == '_')
+    };
+    for name in page.text.split('`').filter(is_limit) {
+        let declaration = format!("const {name}:");
+        if !sources.iter().any(|s| s.text.contains(&declaration)) {
+            broken.push(format!("ARCHITECTURE.md: there is no constant {name}"));
+        }
+    }
 }
 
 fn collect(root: &Path, folder: &Path, sources: &mut Vec<Source>) -> std::io::Result<()> {

@@ -31,8 +31,9 @@ pub fn check(source: &Source, broken: &mut Vec<String>) {
             total - shipped
         ));
     }
+    // A table of cases in a test may be longer.
     for (line, name, len) in functions(&source.text) {
-        if len > FUNCTION_LINES_MAX {
+        if line <= shipped && len > FUNCTION_LINES_MAX {
             broken.push(format!(
                 "{path}:{line}: fn {name} has {len} lines, over {FUNCTION_LINES_MAX}"
             ));
