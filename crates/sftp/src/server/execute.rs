@@ -23,6 +23,7 @@ const DENIED: StoreError = StoreError::new(
     "this server does not permit the request",
 );
 const READ_ONLY: StoreError = StoreError::new(Code::PermissionDenied, "this server is read-only");
+const SAME_FILE: StoreError = StoreError::new(Code::Failure, "source and target are the same");
 const OUT_OF_RANGE: StoreError = StoreError::new(Code::BadMessage, "offset out of range");
 
 /// Bytes of an EXTENDED_REPLY with digests that are not digests: more than it needs, so that the
@@ -160,11 +161,7 @@ impl Server {
                     };
                     io.store.copy_data(token, copy)
                 }
-                (Some(_), Some(_)) => Err(StoreError::new(
-                    Code::Failure,
-                    "source and target are the same",
-                ))
-                .into(),
+                (Some(_), Some(_)) => Err(SAME_FILE).into(),
                 (_, _) => Err(NO_SUCH_HANDLE).into(),
             },
             Request::CheckFileName { path, check } => {
