@@ -6,159 +6,28 @@
 //!   └──new request───┤ └─prompts───► Prompted ─INFO_RESPONSE─► Asking
 //! ```
 
+mod pending;
+mod request;
+
+pub use request::{AuthAnswer, AuthRequest, Credential, ServerAuth};
+
 use super::prompts::parse_answers;
 use super::{
-    ATTEMPTS_MAX, KeyFields, METHOD_HOSTBOUND, Message, Method, MethodSet, NAME_BYTES_MAX,
-    PASSWORD_BYTES_MAX, PROMPTS_MAX, PromptKind, Prompts, REQUESTS_MAX, ROUNDS_MAX,
-    SERVICE_CONNECTION, SERVICE_USERAUTH, Secret, Session, USER_BYTES_MAX,
+    KeyFields, METHOD_HOSTBOUND, Message, Method, MethodSet, NAME_BYTES_MAX, PASSWORD_BYTES_MAX,
+    PROMPTS_MAX, PromptKind, Prompts, REQUESTS_MAX, ROUNDS_MAX, SERVICE_CONNECTION,
+    SERVICE_USERAUTH, Secret, Session, USER_BYTES_MAX,
 };
-use crate::cert::{Certificate, CertificateKind};
 use crate::error::{ApiMisuse, Closed, Error, PeerMisbehaved};
-use crate::key::{
-    Algorithm, KEY_BLOB_BYTES_MAX, PublicKey, SIGNATURE_BYTES_MAX, SkDetails, SkPolicy,
-};
+use crate::key::{KEY_BLOB_BYTES_MAX, SIGNATURE_BYTES_MAX, SkPolicy};
 use crate::msg::{
     DisconnectReason, SSH_MSG_SERVICE_ACCEPT, SSH_MSG_SERVICE_REQUEST, SSH_MSG_USERAUTH_BANNER,
     SSH_MSG_USERAUTH_FAILURE, SSH_MSG_USERAUTH_INFO_RESPONSE, SSH_MSG_USERAUTH_PK_OK,
     SSH_MSG_USERAUTH_REQUEST, SSH_MSG_USERAUTH_SUCCESS,
 };
 use crate::wire::{Put, Reader};
+use pending::{Pending, Proof, ShownKey};
 use std::collections::VecDeque;
 use zeroize::Zeroizing;
-
-/// What the server is told at its start.
-#[derive(Debug, Clone)]
-pub struct ServerAuth {
-    /// Methods that are offered; others are refused without asking the application.
-    pub methods: MethodSet,
-    /// Failed attempts until the server disconnects; at least 1.
-    pub attempts_max: u32,
-    /// What users are shown before they authenticate.
-    pub banner: Option<String>,
-    /// The one question of keyboard-interactive, asked by the engine. `None`: the application asks,
-    /// by `AuthAnswer::Prompt`.
-    pub interactive_prompt: Option<String>,
-    /// Signature algorithms that are accepted of users; also what `server-sig-algs` should say.
-    pub algorithms: Vec<Algorithm>,
-    /// Whether the application is asked about method `none`. Otherwise it is refused.
-    pub is_none_asked: bool,
-}
-
-impl Default for ServerAuth {
-    fn default() -> Self {
-        Self {
-            methods: MethodSet::of(&[Method::PublicKey]),
-            attempts_max: ATTEMPTS_MAX,
-            banner: None,
-            interactive_prompt: Some("Password: ".to_owned()),
-            algorithms: Algorithm::ALL.to_vec(),
-            is_none_asked: false,
-        }
-    }
-}
-
-/// What a client wants the application to decide.
-#[derive(Debug, Clone, Copy)]
-pub struct AuthRequest<'a> {
-    /// The name as it was sent. Any bytes; may be empty.
-    pub user: &'a [u8],
-    /// Failed attempts so far.
-    pub failures: u32,
-    /// What proves it.
-    pub credential: Credential<'a>,
-}
-
-/// What a client shows.
-#[derive(Debug, Clone, Copy)]
-pub enum Credential<'a> {
-    /// Nothing.
-    None,
-    /// A key that the client would sign with, if it is told that this would do. Proves nothing.
-    KeyQuery {
-        /// The key.
-        key: &'a PublicKey,
-        /// The certificate it came in. Its CA's signature is right, whoever the CA is.
-        certificate: Option<&'a Certificate>,
-    },
-    /// A key that the client holds: its signature is verified.
-    Key {
-        /// The key.
-        key: &'a PublicKey,
-        /// The certificate it came in: to be held against the CAs that are trusted and
-        /// `Certificate::valid_for_user`.
-        certificate: Option<&'a Certificate>,
-        /// What the client signed with.
-        algorithm: Algorithm,
-        /// What a security key said.
-        sk: Option<SkDetails>,
-    },
-    /// A password.
-    Password(&'a Secret),
-    /// An old password and the new one that shall take its place.
-    PasswordChange {
-        /// The password so far.
-        old: &'a Secret,
-        /// The one from now on.
-        new: &'a Secret,
-    },
-    /// keyboard-interactive. Without answers in the first round, if the application asks by itself.
-    Interactive {
-        /// One for each prompt.
-        answers: &'a [Secret],
-        /// Rounds of prompts before this.
-        round: u32,
-    },
-}
-
-/// The application's decision.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AuthAnswer {
-    /// Yes: the user is in, or the key would do. A security key must have been touched.
-    Accept,
-    /// As `Accept`, also without a touch (`no-touch-required`). If the key came in a certificate,
-    /// that must say so as well.
-    AcceptWithoutTouch,
-    /// Yes, and one of these besides.
-    Partial(MethodSet),
-    /// No.
-    Reject,
-    /// Only to keyboard-interactive: ask this.
-    Prompt(Prompts),
-    /// Only to passwords: it must be changed first; the text says why.
-    ChangePassword(String),
-}
-
-/// A credential that waits for its answer.
-#[derive(Debug)]
-enum Pending {
-    None,
-    Key {
-        key: Box<ShownKey>,
-        /// `None` in a query.
-        proof: Option<Proof>,
-    },
-    Password {
-        old: Secret,
-        new: Option<Secret>,
-    },
-    Interactive {
-        answers: Vec<Secret>,
-    },
-}
-
-#[derive(Debug)]
-struct ShownKey {
-    key: PublicKey,
-    certificate: Option<Certificate>,
-    algorithm: Algorithm,
-    blob: Vec<u8>,
-}
-
-/// The signature was verified.
-#[derive(Debug, Clone, Copy)]
-struct Proof {
-    sk: Option<SkDetails>,
-}
 
 #[derive(Debug)]
 enum State {
@@ -229,31 +98,7 @@ impl Authenticator {
         let State::Asking(pending) = &self.state else {
             return None;
         };
-        let credential = match pending {
-            Pending::None => Credential::None,
-            Pending::Key { key, proof: None } => Credential::KeyQuery {
-                key: &key.key,
-                certificate: key.certificate.as_ref(),
-            },
-            Pending::Key {
-                key,
-                proof: Some(proof),
-            } => Credential::Key {
-                key: &key.key,
-                certificate: key.certificate.as_ref(),
-                algorithm: key.algorithm,
-                sk: proof.sk,
-            },
-            Pending::Password { old, new: None } => Credential::Password(old),
-            Pending::Password {
-                old,
-                new: Some(new),
-            } => Credential::PasswordChange { old, new },
-            Pending::Interactive { answers } => Credential::Interactive {
-                answers,
-                round: self.rounds,
-            },
-        };
+        let credential = pending.credential(self.rounds);
         Some(AuthRequest {
             user: self.user.as_deref().unwrap_or_default(),
             failures: self.failures,
@@ -390,7 +235,7 @@ impl Authenticator {
         if host_key.is_some_and(|host_key| host_key != session.host_key) {
             return self.fail();
         }
-        let Some(key) = self.shown_key(name, blob) else {
+        let Some(key) = ShownKey::parse(name, blob, &self.config.algorithms) else {
             return self.fail();
         };
         let Some(signature) = signature else {
@@ -417,32 +262,6 @@ impl Authenticator {
             }
             Err(_) => self.fail(),
         }
-    }
-
-    /// The key or certificate of a request; `None` if it is not one that can be accepted.
-    fn shown_key(&self, name: &[u8], blob: &[u8]) -> Option<ShownKey> {
-        let is_allowed = |algorithm: &Algorithm| self.config.algorithms.contains(algorithm);
-        let shown = if let Some(algorithm) = Algorithm::from_name(name).filter(is_allowed) {
-            ShownKey {
-                key: PublicKey::from_blob(blob).ok()?,
-                certificate: None,
-                algorithm,
-                blob: blob.to_vec(),
-            }
-        } else {
-            let algorithm = Algorithm::from_certificate_name(name).filter(is_allowed)?;
-            let certificate = Certificate::from_blob(blob).ok()?;
-            if certificate.kind() != CertificateKind::User {
-                return None;
-            }
-            ShownKey {
-                key: certificate.key().clone(),
-                certificate: Some(certificate),
-                algorithm,
-                blob: blob.to_vec(),
-            }
-        };
-        (shown.key.key_type() == shown.algorithm.key_type()).then_some(shown)
     }
 
     fn on_password(&mut self, mut message: Reader<'_>) -> Result<(), Error> {
@@ -594,41 +413,5 @@ impl Authenticator {
         Put::put_name_list(&mut *message, self.methods.iter().map(Method::name));
         message.put_bool(is_partial);
         self.outgoing.push_back(message);
-    }
-}
-
-impl ShownKey {
-    const fn algorithm_name(&self) -> &'static str {
-        match &self.certificate {
-            Some(_) => self.algorithm.certificate_name(),
-            None => self.algorithm.name(),
-        }
-    }
-}
-
-impl Pending {
-    /// A certificate must agree that its key need not be touched.
-    fn may_go_untouched(&self) -> bool {
-        match self {
-            Self::Key { key, .. } => key
-                .certificate
-                .as_ref()
-                .is_none_or(|certificate| certificate.has_extension("no-touch-required")),
-            Self::None | Self::Password { .. } | Self::Interactive { .. } => false,
-        }
-    }
-
-    /// Whether a security key did what the policy and its certificate ask; true for all else.
-    fn is_sk_right(&self, mut policy: SkPolicy) -> bool {
-        match self {
-            Self::Key { key, proof } => {
-                policy.verification_required |= key
-                    .certificate
-                    .as_ref()
-                    .is_some_and(Certificate::is_verify_required);
-                proof.is_some_and(|proof| policy.check(proof.sk).is_ok())
-            }
-            Self::None | Self::Password { .. } | Self::Interactive { .. } => true,
-        }
     }
 }
