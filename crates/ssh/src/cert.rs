@@ -4,6 +4,9 @@
 //! CAs are trusted nor who may log in: that is the application's. Read first: PROTOCOL.certkeys.
 
 mod address;
+mod host;
+
+pub use host::HostIdentity;
 
 use crate::key::{
     Algorithm, Fields, KEY_BLOB_BYTES_MAX, KeyError, KeyType, PublicKey, named_algorithm, shown,

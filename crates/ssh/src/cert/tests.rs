@@ -373,3 +373,46 @@ fn kinds_and_options_that_make_no_sense_are_refused() {
         Err(CertificateError::CriticalOption(_))
     ));
 }
+
+#[test]
+fn a_host_shows_its_key_or_its_certificate_by_the_algorithms_name() {
+    use crate::config::HostKey;
+    let key = || PrivateKey::from_file(data!("rsa2048"), None).expect("a key");
+    let plain = HostIdentity::new(key(), None).expect("a host key");
+    let blob = key().public_key().to_blob();
+    assert_eq!(plain.blob("rsa-sha2-512"), Some(blob.clone()));
+    assert_eq!(plain.blob("rsa-sha2-512-cert-v01@openssh.com"), None);
+    for name in ["ssh-rsa", "ssh-ed25519", "ecdsa-sha2-nistp256"] {
+        assert_eq!(plain.blob(name), None);
+        assert_eq!(plain.sign(name, b"data"), None);
+    }
+    let certificate = cert(data!("host-rsa2048-cert.pub"));
+    let both = HostIdentity::new(key(), Some(certificate.clone())).expect("a host key");
+    assert_eq!(both.blob("rsa-sha2-256"), Some(blob));
+    assert_eq!(
+        both.blob("rsa-sha2-256-cert-v01@openssh.com").as_deref(),
+        Some(certificate.as_blob())
+    );
+    let signature = both
+        .sign("rsa-sha2-256-cert-v01@openssh.com", b"data")
+        .expect("signs");
+    assert_eq!(
+        key()
+            .public_key()
+            .verify(Algorithm::RsaSha256, b"data", &signature),
+        Ok(())
+    );
+}
+
+#[test]
+fn a_host_refuses_a_certificate_that_is_not_its_own() {
+    let key = || PrivateKey::from_file(data!("rsa2048"), None).expect("a key");
+    assert_eq!(
+        HostIdentity::new(key(), Some(cert(data!("user-rsa2048-cert.pub")))).map(|_| ()),
+        Err(CertificateError::WrongKind(CertificateKind::User))
+    );
+    assert_eq!(
+        HostIdentity::new(key(), Some(cert(data!("host-ed25519-cert.pub")))).map(|_| ()),
+        Err(CertificateError::Key(KeyError::Inconsistent))
+    );
+}
