@@ -27,15 +27,12 @@ pub const BANNER_LINE_BYTES_MAX: usize = 1024;
 pub const BANNER_LINES_MAX: usize = 256;
 
 /// Transport messages that wait to be sent. Reached only by a peer that provokes replies and does
-/// not read them: then no more of its input is taken until they are gone.
+/// not read them: then no more of its input is taken until they are gone. One reply may go past it.
 pub const CONTROL_BYTES_MAX: usize = 64 * 1024;
 
-/// The longest reply that one arriving message can provoke (KEXINIT with all our algorithms,
-/// NEWKEYS and EXT_INFO; group 18 values and an RSA-16384 signature stay under it too).
-pub const CONTROL_REPLY_BYTES_MAX: usize = 16 * 1024;
-
-/// Names of a peer's KEXINIT list that are looked at; the longest list in PEERS has 30.
-pub const KEXINIT_NAMES_MAX: usize = 256;
+/// Key exchanges before authentication has succeeded. One is what peers do; each costs a server a
+/// signature, so a stranger may not ask for them without end.
+pub const KEX_BEFORE_AUTH_MAX: u32 = 4;
 
 /// A KEXINIT of a peer, which is kept for the exchange hash.
 pub const KEXINIT_BYTES_MAX: usize = 32 * 1024;
@@ -92,7 +89,8 @@ pub struct TransportConfig {
     pub software_version: String,
     /// Key exchange methods, best first.
     pub kex: Vec<Method>,
-    /// Host key algorithms, best first. A server offers those that it has keys for.
+    /// Host key algorithms by name, best first; unknown names are passed over. A server offers
+    /// those that it has keys for.
     pub host_key_algorithms: Vec<String>,
     /// Ciphers, best first.
     pub ciphers: Vec<Cipher>,
@@ -115,7 +113,8 @@ pub struct TransportConfig {
     pub receive_buffer_bytes: usize,
 }
 
-/// Host key algorithms that are offered by default.
+/// Host key algorithms that are offered by default: certificates first, as only who has an
+/// authority for the host sees them. Security keys do not serve as host keys.
 pub const HOST_KEY_ALGORITHMS: &[&str] = &[
     "ssh-ed25519-cert-v01@openssh.com",
     "ecdsa-sha2-nistp256-cert-v01@openssh.com",
@@ -169,7 +168,8 @@ pub trait HostKey: Send + Sync + std::fmt::Debug {
     /// certificate for the `-cert-v01@openssh.com` algorithms.
     fn blob(&self, algorithm: &str) -> Option<Vec<u8>>;
 
-    /// The signature blob over `data`; `None` when signing fails.
+    /// The signature blob over `data`; `None` when signing fails. For a certificate's algorithm
+    /// the signature names the plain one.
     fn sign(&self, algorithm: &str, data: &[u8]) -> Option<Vec<u8>>;
 }
 

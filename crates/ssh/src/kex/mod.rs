@@ -3,6 +3,25 @@
 //!
 //! Read first: RFC 4253 sections 7 and 8, RFC 4419, RFC 5656 section 4, RFC 8268, RFC 8731.
 
+mod client;
+mod groups;
+mod hash;
+mod init;
+mod server;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use client::{AwaitGroup, ClientStep, Reply};
+use groups::server_group;
+pub(crate) use groups::{GROUP14, GROUP16, GROUP18};
+pub(crate) use hash::{Agreed, Direction, Transcript, derive};
+pub(crate) use init::{
+    EXT_INFO_CLIENT, EXT_INFO_SERVER, KexInit, Offer, STRICT_CLIENT, STRICT_SERVER,
+};
+pub(crate) use server::{AwaitGroupRequest, ServerStep, Signer};
+
+use crate::key;
+
 /// A key exchange method that can be negotiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
@@ -123,4 +142,60 @@ impl Method {
             | Self::EcdhNistp521 => false,
         }
     }
+}
+
+/// A host key algorithm that can be negotiated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostKeyAlgorithm {
+    /// What the exchange hash is signed with.
+    pub signature: key::Algorithm,
+    /// Whether the key comes as an OpenSSH certificate.
+    pub certificate: bool,
+}
+
+impl HostKeyAlgorithm {
+    /// With a plain public key.
+    #[must_use]
+    pub const fn plain(signature: key::Algorithm) -> Self {
+        Self {
+            signature,
+            certificate: false,
+        }
+    }
+
+    /// With a certificate.
+    #[must_use]
+    pub const fn certificate(signature: key::Algorithm) -> Self {
+        Self {
+            signature,
+            certificate: true,
+        }
+    }
+
+    /// Its name in KEXINIT.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        if self.certificate {
+            self.signature.certificate_name()
+        } else {
+            self.signature.name()
+        }
+    }
+
+    /// The algorithm of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        let plain = key::Algorithm::from_name(name.as_bytes()).map(Self::plain);
+        plain.or_else(|| {
+            key::Algorithm::from_certificate_name(name.as_bytes()).map(Self::certificate)
+        })
+    }
+}
+
+/// RFC 4419 3: the modulus sizes of a group request, in bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GexBounds {
+    pub(crate) min: u32,
+    pub(crate) preferred: u32,
+    pub(crate) max: u32,
 }

@@ -1,6 +1,16 @@
 //! The binary packet protocol: framing, padding, limits and compression, in place.
 //!
-//! Read first: RFC 4253 section 6.
+//! Owns sequence numbers, the use counts of keys and the compression streams. Does not own when
+//! keys change (transport). Read first: RFC 4253 section 6.
+
+mod open;
+mod seal;
+#[cfg(test)]
+mod tests;
+mod zlib;
+
+pub(crate) use open::{Opened, Opener};
+pub(crate) use seal::{HEADER_LEN, Sealer};
 
 /// A compression method that can be negotiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,14 @@
 //! Where cryptography comes from: one trait for all that a connection needs, so that a whole
 //! engine runs under a fuzzer or a simulator with fake keys.
 
+mod aws_lc;
+#[cfg(any(test, feature = "fake-crypto"))]
+pub mod fake;
+
+pub use aws_lc::AwsLc;
+
 use crate::cipher::Suite;
-use crate::kex::Method;
+use crate::kex::{HostKeyAlgorithm, Method};
 use zeroize::Zeroizing;
 
 /// Secret randomness of the machine; the driver has the real one.
@@ -50,7 +56,7 @@ pub trait Provider: Send {
     fn verify_host_key(
         &mut self,
         blob: &[u8],
-        algorithm: &str,
+        algorithm: HostKeyAlgorithm,
         data: &[u8],
         signature: &[u8],
     ) -> Result<(), HostKeyError>;

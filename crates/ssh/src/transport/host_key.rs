@@ -1,18 +1,20 @@
 //! The server's key as the client sees it, and the proof that the application accepted it.
 
+use crate::kex::HostKeyAlgorithm;
+
 /// A host key whose signature over the exchange hash is verified. Whether it belongs to the host
 /// is for the application to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostKeyOffer {
-    pub(super) algorithm: String,
+    pub(super) algorithm: HostKeyAlgorithm,
     pub(super) blob: Vec<u8>,
 }
 
 impl HostKeyOffer {
     /// The negotiated algorithm, such as `ssh-ed25519` or `ssh-ed25519-cert-v01@openssh.com`.
     #[must_use]
-    pub fn algorithm(&self) -> &str {
-        &self.algorithm
+    pub const fn algorithm(&self) -> &'static str {
+        self.algorithm.name()
     }
 
     /// The public key or certificate as it came.

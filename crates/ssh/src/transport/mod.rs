@@ -3,23 +3,109 @@
 //! Owns the receive buffer, the keys and every message up to 49. Does not own what is above.
 //! Read first: RFC 4253, OpenSSH PROTOCOL 1.10 (strict key exchange), RFC 8308.
 
+mod control;
+mod dispatch;
+mod exchange;
+mod ext_info;
 mod host_key;
+#[cfg(test)]
+mod tests;
+mod transmit;
+mod version;
 
 pub use host_key::{HostKeyOffer, HostKeyVerified};
 
 use crate::cipher::Suite;
-use crate::config::{ClientConfig, ServerConfig};
-use crate::error::Error;
-use crate::kex::Method;
+use crate::config::{ClientConfig, HostKey, PACKET_LEN_MAX, ServerConfig, TransportConfig};
+use crate::error::{Closed, Error};
+use crate::kex::{HostKeyAlgorithm, Method};
 use crate::msg::DisconnectReason;
-use crate::packet::Compression;
+use crate::packet::{Compression, Opened, Opener, Sealer};
 use crate::provider::Provider;
-use fullbore_base::{Instant, TxBuf};
+use control::ControlQueue;
+use exchange::{Exchange, Step};
+use fullbore_base::{Instant, RxBuf};
 use std::sync::Arc;
+use version::Versions;
 
 /// One connection's transport.
-#[derive(Debug)]
-pub struct Transport {}
+///
+/// `next_packet` opens packets one after another and stops at each that is for the layers above;
+/// `poll_transmit` seals what the transport itself has to say, and must run before `seal` and
+/// `seal_at` whenever it has something (order on the wire is order of sealing).
+pub struct Transport {
+    role: Role,
+    provider: Box<dyn Provider>,
+    versions: Versions,
+    rx: RxBuf,
+    opener: Opener,
+    /// The packet at the front of `rx`, until the next one is asked for.
+    current: Option<Opened>,
+    sealer: Sealer,
+    control: ControlQueue,
+    gate: Gate,
+    exchange: Exchange,
+    session: Option<Session>,
+    extensions: PeerExtensions,
+    ext_info_count: u32,
+    is_authenticated: bool,
+    error: Option<Error>,
+    /// The DISCONNECT of a dead connection, until it is sealed.
+    goodbye: Option<Vec<u8>>,
+}
+
+/// Whether messages above 49 may be sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    /// They may.
+    Open,
+    /// Own KEXINIT is queued or sent, own NEWKEYS not.
+    Closed,
+    /// Own NEWKEYS is sent; what is queued behind it goes first.
+    Opening,
+}
+
+/// Which end this is, and what it was told.
+enum Role {
+    Client(Arc<ClientConfig>),
+    Server(Arc<ServerConfig>),
+}
+
+impl Role {
+    const fn is_client(&self) -> bool {
+        match self {
+            Self::Client(_) => true,
+            Self::Server(_) => false,
+        }
+    }
+
+    fn transport(&self) -> &TransportConfig {
+        match self {
+            Self::Client(config) => &config.transport,
+            Self::Server(config) => &config.transport,
+        }
+    }
+
+    /// The first key that serves `algorithm`.
+    fn host_key(&self, algorithm: HostKeyAlgorithm) -> Option<&dyn HostKey> {
+        match self {
+            Self::Client(_) => None,
+            Self::Server(config) => config
+                .host_keys
+                .iter()
+                .find(|key| key.blob(algorithm.name()).is_some())
+                .map(|key| &**key),
+        }
+    }
+}
+
+/// What the first exchange fixed, and the algorithms of the latest.
+struct Session {
+    id: Vec<u8>,
+    algorithms: Algorithms,
+    /// The client's: the key that the application accepted.
+    host_key: Option<HostKeyOffer>,
+}
 
 /// What was agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +113,7 @@ pub struct Algorithms {
     /// Key exchange method.
     pub kex: Method,
     /// Host key algorithm.
-    pub host_key: String,
+    pub host_key: HostKeyAlgorithm,
     /// How packets from the client are protected.
     pub client_to_server: Suite,
     /// How packets from the server are protected.
@@ -51,131 +137,229 @@ pub struct PeerExtensions {
     pub publickey_hostbound: bool,
 }
 
-#[allow(clippy::todo, missing_docs, unused_variables)]
 impl Transport {
+    /// A client's side. Version line and KEXINIT wait in `poll_transmit`.
+    #[must_use]
     pub fn client(config: Arc<ClientConfig>, provider: Box<dyn Provider>, now: Instant) -> Self {
-        todo!()
+        Self::new(Role::Client(config), provider, now)
     }
+
+    /// A server's side. Version line and KEXINIT wait in `poll_transmit`.
+    #[must_use]
     pub fn server(config: Arc<ServerConfig>, provider: Box<dyn Provider>, now: Instant) -> Self {
-        todo!()
+        Self::new(Role::Server(config), provider, now)
+    }
+
+    fn new(role: Role, provider: Box<dyn Provider>, now: Instant) -> Self {
+        let config = role.transport();
+        let versions = Versions::new(&config.software_version, role.is_client());
+        let rx = RxBuf::new(config.receive_buffer_bytes.max(RECEIVE_BUFFER_BYTES_MIN));
+        let mut transport = Self {
+            role,
+            provider,
+            versions,
+            rx,
+            opener: Opener::new(),
+            current: None,
+            sealer: Sealer::new(),
+            control: ControlQueue::default(),
+            gate: Gate::Closed,
+            exchange: Exchange::new(now),
+            session: None,
+            extensions: PeerExtensions::default(),
+            ext_info_count: 0,
+            is_authenticated: false,
+            error: None,
+            goodbye: None,
+        };
+        if let Err(error) = transport.start_exchange(now) {
+            transport.fail(error);
+        }
+        transport
     }
 
     /// Memory to read the socket into; empty is back-pressure.
     pub fn input_space(&mut self) -> &mut [u8] {
-        todo!()
+        self.rx.space()
     }
+
     /// `n` bytes were written to the front of `input_space`.
-    pub fn handle_input(&mut self, now: Instant, n: usize) -> Result<(), Error> {
-        todo!()
-    }
-    /// The stream ended.
-    pub fn handle_eof(&mut self, now: Instant) -> Result<(), Error> {
-        todo!()
-    }
-    /// Drops the current packet and opens the next in place. True: `payload` is a message of the
-    /// layers above (5, 6, 50..). False: more input is needed, a host key waits for its verdict,
-    /// or `poll_transmit` must run first. Messages 1-49 are handled inside (not 5 and 6).
-    pub fn next_packet(&mut self, now: Instant) -> Result<bool, Error> {
-        todo!()
-    }
-    /// The current message, number first.
-    pub fn payload(&self) -> &[u8] {
-        todo!()
-    }
-    /// The current message, to be changed in place.
-    pub fn payload_mut(&mut self) -> &mut [u8] {
-        todo!()
-    }
-    /// Answers the current message with UNIMPLEMENTED (bounded: see CONTROL_BYTES_MAX).
-    pub fn reject_unknown(&mut self) {
-        todo!()
+    ///
+    /// # Errors
+    /// The error of a dead connection.
+    pub fn handle_input(&mut self, _now: Instant, n: usize) -> Result<(), Error> {
+        self.check_alive()?;
+        self.rx.filled(n);
+        Ok(())
     }
 
-    /// Whether messages above 49 may be sealed now.
-    pub fn may_send(&self) -> bool {
-        todo!()
-    }
-    /// Whether packets are encrypted and both NEWKEYS of the first exchange are done.
-    pub fn is_encrypted(&self) -> bool {
-        todo!()
-    }
-    /// Appends one message. Ok(false): `out` has no room for `sealed_len_max(payload.len())`.
-    /// Errors: SendNotAllowed while `may_send` is false, MessageTooLong.
-    pub fn seal(&mut self, out: &mut TxBuf, payload: &[u8]) -> Result<bool, Error> {
-        todo!()
-    }
-    /// Bytes in front of the payload area: 4 + 1.
-    pub const HEADER_LEN: usize = 5;
-    /// Exact length on the wire of a packet with that payload; `None` while the direction compresses
-    /// (use `seal` then: the zero-copy layout is not possible).
-    pub fn sealed_len(&self, payload_len: usize) -> Option<usize> {
-        todo!()
-    }
-    /// Upper bound in every state.
-    pub fn sealed_len_max(&self, payload_len: usize) -> usize {
-        todo!()
-    }
-    /// Seals in place: the payload lies at `buf[5..5 + payload_len]`, `buf` is `sealed_len(payload_len)` long.
-    /// The caller has checked `may_send`, commits the bytes to the TxBuf in sealing order.
-    pub fn seal_at(&mut self, buf: &mut [u8], payload_len: usize) {
-        todo!()
-    }
-    /// Appends what the transport itself has to send (also the goodbye of a dead connection). True when something was appended.
-    pub fn poll_transmit(&mut self, now: Instant, out: &mut TxBuf) -> bool {
-        todo!()
+    /// The stream ended; what was received before is gone unless it was taken.
+    ///
+    /// # Errors
+    /// `Closed::Eof`, or the error that the connection died of before.
+    pub fn handle_eof(&mut self, _now: Instant) -> Result<(), Error> {
+        self.fail(Closed::Eof.into());
+        self.check_alive()
     }
 
+    /// The next deadline: of a key exchange, or of the keys' age.
+    #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        todo!()
+        if self.error.is_some() {
+            return None;
+        }
+        let rekey = self.rekey_time();
+        match (self.exchange.deadline, rekey) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
     }
+
+    /// A deadline passed; an early call does nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
-        todo!()
+        if self.error.is_some() {
+            return;
+        }
+        if self.exchange.deadline.is_some_and(|at| at <= now) {
+            self.fail(Closed::KexTimeout.into());
+            return;
+        }
+        self.rekey_if_due(now);
+    }
+
+    /// When the age of the keys asks for new ones.
+    fn rekey_time(&self) -> Option<Instant> {
+        let may_start = self.is_authenticated && self.exchange.is_idle();
+        let time = self.role.transport().rekey.time?;
+        may_start.then(|| self.exchange.last_done + time)
     }
 
     /// The server's key, its signature verified, waiting for a verdict.
+    #[must_use]
     pub fn host_key(&self) -> Option<&HostKeyOffer> {
-        todo!()
+        match &self.exchange.step {
+            Step::AwaitVerdict(_, _, offer) if self.error.is_none() => Some(offer),
+            Step::AwaitVerdict(..)
+            | Step::Idle
+            | Step::AwaitInit
+            | Step::Client(..)
+            | Step::Server(..)
+            | Step::AwaitNewKeys(_) => None,
+        }
     }
+
     /// The key that was accepted, for the life of the connection.
+    #[must_use]
     pub fn accepted_host_key(&self) -> Option<&HostKeyOffer> {
-        todo!()
+        self.session.as_ref()?.host_key.as_ref()
     }
+
+    /// The host key is the right one: the exchange goes on.
+    ///
+    /// # Errors
+    /// `NoSuchHostKey` when none waits or the proof is for another, or the error of a dead
+    /// connection.
     pub fn accept_host_key(&mut self, now: Instant, proof: HostKeyVerified) -> Result<(), Error> {
-        todo!()
-    }
-    pub fn reject_host_key(&mut self, now: Instant, why: &str) {
-        todo!()
+        self.check_alive()?;
+        self.on_verdict(now, proof)
     }
 
-    /// Authentication succeeded: delayed compression starts with the next packet each way, rekeys are allowed.
-    /// Client: call when USERAUTH_SUCCESS was taken, before `next_packet`. Server: right after sealing it.
-    pub fn on_authenticated(&mut self, now: Instant) {
-        todo!()
+    /// The host key is not the right one: the connection ends, and the peer is told.
+    pub fn reject_host_key(&mut self, _now: Instant, why: &str) {
+        self.on_rejection(why);
     }
-    pub fn rekey(&mut self, now: Instant) -> Result<(), Error> {
-        todo!()
+
+    /// Authentication succeeded: delayed compression starts with the next packet each way, and
+    /// keys may be replaced. A client calls it when it has taken USERAUTH_SUCCESS, before the next
+    /// `next_packet`; a server right after it sealed it.
+    pub fn on_authenticated(&mut self, _now: Instant) {
+        self.is_authenticated = true;
+        self.sealer.on_authenticated();
+        self.opener.on_authenticated();
     }
-    /// Ends the connection: `poll_transmit` yields DISCONNECT with the error's code.
+
+    /// Ends the connection with `error`; `poll_transmit` then yields DISCONNECT with the error's
+    /// code, if it has one. The first error stays.
     pub fn fail(&mut self, error: Error) {
-        todo!()
-    }
-    pub fn disconnect(&mut self, reason: DisconnectReason, description: &str) {
-        todo!()
-    }
-    pub fn error(&self) -> Option<&Error> {
-        todo!()
+        if self.error.is_some() || matches!(error, Error::ApiMisuse(_)) {
+            return;
+        }
+        self.goodbye = error
+            .disconnect_reason()
+            .map(|reason| transmit::disconnect_message(reason, &error));
+        self.control.clear();
+        self.current = None;
+        self.error = Some(error);
     }
 
+    /// Ends the connection; `poll_transmit` then yields DISCONNECT.
+    pub fn disconnect(&mut self, reason: DisconnectReason, description: &str) {
+        self.fail(
+            Closed::ByUs {
+                reason,
+                description: description.to_owned(),
+            }
+            .into(),
+        );
+    }
+
+    /// What the connection died of.
+    #[must_use]
+    pub const fn error(&self) -> Option<&Error> {
+        self.error.as_ref()
+    }
+
+    fn check_alive(&self) -> Result<(), Error> {
+        self.error.clone().map_or(Ok(()), Err)
+    }
+
+    /// RFC 4253 7.2: the exchange hash of the first exchange.
+    #[must_use]
     pub fn session_id(&self) -> Option<&[u8]> {
-        todo!()
+        self.session.as_ref().map(|session| session.id.as_slice())
     }
+
+    /// What the latest exchange agreed on.
+    #[must_use]
     pub fn algorithms(&self) -> Option<&Algorithms> {
-        todo!()
+        self.session.as_ref().map(|session| &session.algorithms)
     }
+
+    /// The peer's version line without CR LF; empty until it came.
+    #[must_use]
     pub fn remote_version(&self) -> &[u8] {
-        todo!()
+        self.versions.remote()
     }
-    pub fn peer_extensions(&self) -> &PeerExtensions {
-        todo!()
+
+    /// What the peer announced in EXT_INFO so far.
+    #[must_use]
+    pub const fn peer_extensions(&self) -> &PeerExtensions {
+        &self.extensions
+    }
+
+    /// Whether packets are encrypted both ways.
+    #[must_use]
+    pub const fn is_encrypted(&self) -> bool {
+        self.opener.has_key() && self.sealer.has_key()
+    }
+
+    /// Whether this is the client's end.
+    #[must_use]
+    pub const fn is_client(&self) -> bool {
+        self.role.is_client()
+    }
+}
+
+/// The longest packet with the longest tag.
+const RECEIVE_BUFFER_BYTES_MIN: usize = 4 + PACKET_LEN_MAX as usize + 64;
+
+impl std::fmt::Debug for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transport")
+            .field("is_client", &self.role.is_client())
+            .field("algorithms", &self.algorithms())
+            .field("gate", &self.gate)
+            .field("error", &self.error)
+            .finish_non_exhaustive()
     }
 }
