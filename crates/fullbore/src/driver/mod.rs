@@ -6,6 +6,7 @@
 pub mod clock;
 pub mod dial;
 mod file;
+pub mod local;
 pub mod pool;
 pub mod pump;
 pub mod random;

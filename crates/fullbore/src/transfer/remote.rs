@@ -1,0 +1,304 @@
+//! An SFTP session as a place that has files.
+
+use std::rc::Rc;
+
+use fullbore_sftp::client::Handle;
+use fullbore_sftp::proto::{Attrs, CheckFile, Code, HashAlgorithm, OpenFlags, ext};
+
+use super::hash::Hasher;
+use super::pool::Pool;
+use super::side::{Digest, Entry, Fault, FaultKind, FileIo, Moved, Moving, OpenHow, Side, Span};
+use crate::client::{DirEntry, Error, Sftp, Transferred};
+
+/// Names that one folder may have; a server that lists more is not believed.
+pub const NAMES_MAX: usize = 4 << 20;
+
+/// Requests for the next names of one folder that are in flight at once.
+const READDIRS_IN_FLIGHT_MAX: usize = 16;
+
+/// Files of a server.
+#[derive(Clone, Debug)]
+pub struct SftpSide {
+    sftp: Sftp,
+    prefix: String,
+}
+
+impl SftpSide {
+    /// `prefix` stands in front of paths that are shown: `host:`. It also tells this place's files
+    /// from others', so it should be the same in every run.
+    #[must_use]
+    pub fn new(sftp: Sftp, prefix: impl Into<String>) -> Self {
+        Self {
+            sftp,
+            prefix: prefix.into(),
+        }
+    }
+
+    /// The session.
+    #[must_use]
+    pub const fn sftp(&self) -> &Sftp {
+        &self.sftp
+    }
+
+    async fn list_open(&self, handle: &Handle) -> Result<Vec<Entry>, Fault> {
+        let mut entries = Vec::new();
+        let mut pool = Pool::new();
+        let mut in_flight_max = 1;
+        let mut is_at_end = false;
+        loop {
+            while !is_at_end && pool.len() < in_flight_max {
+                pool.push(self.sftp.readdir(handle));
+            }
+            let Some(names) = pool.next().await else {
+                return Ok(entries);
+            };
+            match names? {
+                None => is_at_end = true,
+                Some(names) => {
+                    entries.extend(names.into_iter().filter(is_entry).map(|entry| Entry {
+                        name: entry.name,
+                        attrs: entry.attrs,
+                    }));
+                    in_flight_max = (in_flight_max * 2).min(READDIRS_IN_FLIGHT_MAX);
+                }
+            }
+            if entries.len() > NAMES_MAX {
+                return Err(Fault::failure("the folder has too many entries"));
+            }
+        }
+    }
+}
+
+fn is_entry(entry: &DirEntry) -> bool {
+    !matches!(entry.name.as_slice(), b"." | b"..")
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        let kind = match error.status() {
+            _ if error.is_fatal() => FaultKind::Lost,
+            Some(Code::NoSuchFile) => FaultKind::NotFound,
+            Some(Code::PermissionDenied) => FaultKind::Denied,
+            Some(Code::OpUnsupported) => FaultKind::Unsupported,
+            Some(
+                Code::Ok
+                | Code::Eof
+                | Code::Failure
+                | Code::BadMessage
+                | Code::NoConnection
+                | Code::ConnectionLost
+                | Code::Other(_),
+            )
+            | None => FaultKind::Failure,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+fn moved(result: Result<Transferred, Error>, span: Span) -> Moved {
+    match result {
+        Ok(transferred) => Moved {
+            end: transferred.end,
+            fault: transferred.error.map(Fault::from),
+        },
+        Err(error) => Moved {
+            end: span.offset,
+            fault: Some(error.into()),
+        },
+    }
+}
+
+/// Only what says nothing about the session.
+fn unless_lost<T>(error: Error) -> Result<Option<T>, Fault> {
+    if error.is_fatal() {
+        Err(error.into())
+    } else {
+        Ok(None)
+    }
+}
+
+impl Side for SftpSide {
+    type File = Handle;
+
+    fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    async fn stat(&self, path: &[u8]) -> Result<Attrs, Fault> {
+        Ok(self.sftp.stat(path).await?)
+    }
+
+    async fn lstat(&self, path: &[u8]) -> Result<Attrs, Fault> {
+        Ok(self.sftp.lstat(path).await?)
+    }
+
+    async fn realpath(&self, path: &[u8]) -> Result<Vec<u8>, Fault> {
+        Ok(self.sftp.realpath(path).await?)
+    }
+
+    async fn expand(&self, path: &[u8]) -> Result<Vec<u8>, Fault> {
+        if !path.starts_with(b"~") {
+            return Ok(path.to_vec());
+        }
+        if self.sftp.has_extension(ext::EXPAND_PATH) {
+            return Ok(self.sftp.expand_path(path).await?);
+        }
+        // Sessions start in the home folder.
+        match path.strip_prefix(b"~/") {
+            Some(rest) if rest.is_empty() => Ok(b".".to_vec()),
+            Some(rest) => Ok(rest.to_vec()),
+            None if path == b"~" => Ok(b".".to_vec()),
+            None => Err(Fault::new(
+                FaultKind::Unsupported,
+                "the server does not expand ~user; give the whole path",
+            )),
+        }
+    }
+
+    async fn list(&self, path: &[u8]) -> Result<Vec<Entry>, Fault> {
+        let handle = self.sftp.opendir(path).await?;
+        let entries = self.list_open(&handle).await;
+        // All names are here or the listing failed: closing adds nothing.
+        let _ = self.sftp.close(&handle).await;
+        entries
+    }
+
+    async fn open(&self, path: &[u8], how: OpenHow) -> Result<Handle, Fault> {
+        let both = OpenFlags::READ.with(OpenFlags::WRITE);
+        let (flags, permissions) = match how {
+            OpenHow::Read => (OpenFlags::READ, None),
+            OpenHow::Create(mode) => {
+                let new = OpenFlags::CREAT.with(OpenFlags::EXCL);
+                (both.with(new), Some(mode))
+            }
+            OpenHow::Existing => (both, None),
+            OpenHow::InPlace(mode) => {
+                let emptied = OpenFlags::CREAT.with(OpenFlags::TRUNC);
+                (OpenFlags::WRITE.with(emptied), Some(mode))
+            }
+            OpenHow::Probe => (OpenFlags::WRITE, None),
+        };
+        let attrs = Attrs {
+            permissions,
+            ..Attrs::EMPTY
+        };
+        Ok(self.sftp.open(path, flags, &attrs).await?)
+    }
+
+    async fn close(&self, file: Handle) -> Result<(), Fault> {
+        Ok(self.sftp.close(&file).await?)
+    }
+
+    async fn fstat(&self, file: &Handle) -> Result<Attrs, Fault> {
+        Ok(self.sftp.fstat(file).await?)
+    }
+
+    async fn fsetstat(&self, file: &Handle, attrs: Attrs) -> Result<(), Fault> {
+        Ok(self.sftp.fsetstat(file, &attrs).await?)
+    }
+
+    async fn setstat(&self, path: &[u8], attrs: Attrs) -> Result<(), Fault> {
+        Ok(self.sftp.setstat(path, &attrs).await?)
+    }
+
+    async fn fsync(&self, file: &Handle) -> Result<(), Fault> {
+        if !self.sftp.has_extension(ext::FSYNC) {
+            return Err(Fault::new(FaultKind::Unsupported, "not offered"));
+        }
+        Ok(self.sftp.fsync(file).await?)
+    }
+
+    async fn mkdir(&self, path: &[u8], mode: u32) -> Result<(), Fault> {
+        let attrs = Attrs {
+            permissions: Some(mode),
+            ..Attrs::EMPTY
+        };
+        Ok(self.sftp.mkdir(path, &attrs).await?)
+    }
+
+    async fn remove(&self, path: &[u8]) -> Result<(), Fault> {
+        Ok(self.sftp.remove(path).await?)
+    }
+
+    async fn rename(&self, from: &[u8], to: &[u8]) -> Result<(), Fault> {
+        Ok(self.sftp.rename(from, to).await?)
+    }
+
+    async fn replace(&self, from: &[u8], to: &[u8]) -> Result<(), Fault> {
+        if !self.sftp.has_extension(ext::POSIX_RENAME) {
+            return Err(Fault::new(FaultKind::Unsupported, "not offered"));
+        }
+        Ok(self.sftp.posix_rename(from, to).await?)
+    }
+
+    async fn read_to(
+        &self,
+        file: &Handle,
+        sink: Rc<dyn FileIo>,
+        span: Span,
+        moving: Moving<'_>,
+    ) -> Moved {
+        let progress = |at: crate::client::Progress| moving(at.bytes);
+        moved(self.sftp.get(file, sink, span, progress).await, span)
+    }
+
+    async fn write_from(
+        &self,
+        file: &Handle,
+        source: Rc<dyn FileIo>,
+        span: Span,
+        moving: Moving<'_>,
+    ) -> Moved {
+        let progress = |at: crate::client::Progress| moving(at.bytes);
+        moved(self.sftp.put(file, source, span, progress).await, span)
+    }
+
+    async fn hash(
+        &self,
+        file: &Handle,
+        algorithms: &[HashAlgorithm],
+        offset: u64,
+        len: u64,
+    ) -> Result<Option<Digest>, Fault> {
+        if !self.sftp.has_extension(ext::CHECK_FILE) {
+            return Ok(None);
+        }
+        if len == 0 {
+            // On the wire 0 means to the end of the file.
+            return Ok(algorithms.first().map(|&first| Hasher::new(first).finish()));
+        }
+        let names: Vec<&str> = algorithms
+            .iter()
+            .map(|algorithm| algorithm.name())
+            .collect();
+        let names = names.join(",");
+        let check = CheckFile {
+            algorithms: names.as_bytes(),
+            offset,
+            len,
+            block_bytes: 0,
+        };
+        let digests = match self.sftp.check_file(file, check).await {
+            Ok(digests) => digests,
+            Err(error) => return unless_lost(error),
+        };
+        let bytes = digests.digests.as_slice().try_into().ok();
+        let algorithm = digests.algorithm;
+        Ok(bytes
+            .filter(|_| algorithms.contains(&algorithm))
+            .map(|bytes| Digest { algorithm, bytes }))
+    }
+
+    async fn exec(&self, command: &[u8]) -> Option<Vec<u8>> {
+        let output = self.sftp.exec(command).await.ok()?;
+        (output.status == Some(0)).then_some(output.stdout)
+    }
+
+    fn direct(&self, _: &Handle) -> Option<Rc<dyn FileIo>> {
+        None
+    }
+
+    fn identity(&self, _: &[u8]) -> Option<(u64, u64)> {
+        None
+    }
+}
