@@ -5,9 +5,11 @@
 
 pub mod clock;
 pub mod dial;
+pub mod environment;
 mod file;
 pub mod local;
 pub mod pool;
 pub mod pump;
 pub mod random;
 pub mod stream;
+pub mod terminal;

@@ -1,0 +1,299 @@
+//! The machine that configuration is read on: its files, users, names and variables.
+
+#![expect(
+    unsafe_code,
+    reason = "the user database and the resolver are the C library's"
+)]
+
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use aws_lc_rs::rand::SecureRandom as _;
+
+use crate::config::{Environment, FileFacts};
+
+/// The real environment.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Machine;
+
+/// The longest record of the user database that is taken, in bytes. Chosen: glibc suggests 1 KiB.
+const PASSWD_BYTES_MAX: usize = 64 << 10;
+
+/// What the user database says.
+struct Account {
+    name: OsString,
+    home: PathBuf,
+    shell: OsString,
+}
+
+impl Account {
+    fn by_id(uid: libc::uid_t) -> Option<Account> {
+        // SAFETY: the closure hands the pointers on as `lookup` made them.
+        Account::lookup(|record, buffer, len, found| unsafe {
+            libc::getpwuid_r(uid, record, buffer, len, found)
+        })
+    }
+
+    fn by_name(name: &str) -> Option<Account> {
+        let name = CString::new(name).ok()?;
+        // SAFETY: as above; `name` outlives the call.
+        Account::lookup(|record, buffer, len, found| unsafe {
+            libc::getpwnam_r(name.as_ptr(), record, buffer, len, found)
+        })
+    }
+
+    fn lookup(
+        call: impl Fn(
+            *mut libc::passwd,
+            *mut libc::c_char,
+            libc::size_t,
+            *mut *mut libc::passwd,
+        ) -> libc::c_int,
+    ) -> Option<Account> {
+        let mut buffer = vec![0; PASSWD_BYTES_MAX];
+        let mut record = std::mem::MaybeUninit::<libc::passwd>::uninit();
+        let mut found = std::ptr::null_mut();
+        let code = call(
+            record.as_mut_ptr(),
+            buffer.as_mut_ptr(),
+            buffer.len(),
+            &raw mut found,
+        );
+        if code != 0 || found.is_null() {
+            return None;
+        }
+        // SAFETY: the call succeeded, so `found` points to `record`, whose strings lie in `buffer`.
+        let record = unsafe { &*found };
+        let text = |pointer: *const libc::c_char| {
+            if pointer.is_null() {
+                return OsString::new();
+            }
+            // SAFETY: the call made it a string that ends with NUL.
+            let text = unsafe { CStr::from_ptr(pointer) };
+            OsString::from_vec(text.to_bytes().to_vec())
+        };
+        Some(Account {
+            name: text(record.pw_name),
+            home: PathBuf::from(text(record.pw_dir)),
+            shell: text(record.pw_shell),
+        })
+    }
+}
+
+fn own_account() -> Option<Account> {
+    Account::by_id(rustix::process::getuid().as_raw())
+}
+
+impl Environment for Machine {
+    fn read_file(&self, path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+        let file = fs::File::open(path)?;
+        let mut content = Vec::new();
+        file.take(bytes_max as u64 + 1).read_to_end(&mut content)?;
+        if content.len() > bytes_max {
+            let why = format!("longer than {bytes_max} bytes");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        Ok(content)
+    }
+
+    fn file_facts(&self, path: &Path) -> io::Result<FileFacts> {
+        let data = fs::metadata(path)?;
+        Ok(FileFacts {
+            uid: data.uid(),
+            mode: data.mode() & 0o7777,
+            is_dir: data.is_dir(),
+        })
+    }
+
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        fs::read_dir(path)?
+            .map(|entry| entry.map(|entry| entry.file_name()))
+            .collect()
+    }
+
+    fn replace_file(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        // A link is followed to the file that it means: the link stays.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
+            let mut builder = fs::DirBuilder::new();
+            builder.recursive(true).mode(0o700).create(folder)?;
+        }
+        let mut random = [0; 8];
+        self.fill_random(&mut random);
+        let mut temporary = path.clone().into_os_string();
+        temporary.push(format!(".{:016x}.tmp", u64::from_ne_bytes(random)));
+        let written =
+            write_new(Path::new(&temporary), content).and_then(|()| fs::rename(&temporary, &path));
+        if written.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+        written
+    }
+
+    fn variable(&self, name: &str) -> Option<OsString> {
+        std::env::var_os(name)
+    }
+
+    fn variable_names(&self) -> Vec<String> {
+        std::env::vars_os()
+            .filter_map(|(name, _)| name.into_string().ok())
+            .collect()
+    }
+
+    fn home(&self) -> PathBuf {
+        // As OpenSSH: the user database, not HOME, so that one cannot be pointed elsewhere.
+        own_account()
+            .map(|account| account.home)
+            .or_else(|| self.variable("HOME").map(PathBuf::from))
+            .unwrap_or_else(|| PathBuf::from("/"))
+    }
+
+    fn home_of(&self, user: &str) -> Option<PathBuf> {
+        Account::by_name(user).map(|account| account.home)
+    }
+
+    fn user(&self) -> String {
+        let name = own_account().map(|account| account.name);
+        let name = name.or_else(|| self.variable("USER"));
+        let name = name.and_then(|name| name.into_string().ok());
+        name.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string())
+    }
+
+    fn uid(&self) -> u32 {
+        rustix::process::getuid().as_raw()
+    }
+
+    fn host_name(&self) -> String {
+        let names = rustix::system::uname();
+        names.nodename().to_string_lossy().into_owned()
+    }
+
+    fn run(&self, command: &str) -> io::Result<bool> {
+        let shell = own_account().map(|account| account.shell);
+        let shell = self.variable("SHELL").or(shell);
+        let shell = shell.filter(|shell| !shell.is_empty());
+        let status = Command::new(shell.as_deref().unwrap_or(OsStr::new("/bin/sh")))
+            .arg("-c")
+            .arg(command)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status()?;
+        Ok(status.success())
+    }
+
+    fn resolve(&self, name: &str) -> Option<String> {
+        canonical_name(name)
+    }
+
+    fn fill_random(&self, out: &mut [u8]) {
+        aws_lc_rs::rand::SystemRandom::new()
+            .fill(out)
+            .expect("the operating system gives randomness");
+    }
+}
+
+fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+/// The canonical name of a host that has addresses. Blocks while the resolver works.
+fn canonical_name(name: &str) -> Option<String> {
+    let asked = CString::new(name).ok()?;
+    // SAFETY: all-zero is a valid addrinfo: no flags, any family, no pointers.
+    let mut hints: libc::addrinfo = unsafe { std::mem::zeroed() };
+    hints.ai_flags = libc::AI_CANONNAME;
+    hints.ai_socktype = libc::SOCK_STREAM;
+    let mut list = std::ptr::null_mut();
+    // SAFETY: the pointers are valid for the call; the list is freed below, once.
+    let code =
+        unsafe { libc::getaddrinfo(asked.as_ptr(), std::ptr::null(), &hints, &raw mut list) };
+    if code != 0 || list.is_null() {
+        return None;
+    }
+    // SAFETY: the first element carries the canonical name, or NULL.
+    let canonical = unsafe { (*list).ai_canonname };
+    let answer = if canonical.is_null() {
+        name.to_owned()
+    } else {
+        // SAFETY: not NULL, so it is a string that ends with NUL and lives as long as the list.
+        let text = unsafe { CStr::from_ptr(canonical) };
+        String::from_utf8_lossy(text.to_bytes()).into_owned()
+    };
+    // SAFETY: made by getaddrinfo above, and not used after this.
+    unsafe { libc::freeaddrinfo(list) };
+    Some(answer.trim_end_matches('.').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new() -> Folder {
+            let mut random = [0; 8];
+            Machine.fill_random(&mut random);
+            let name = format!("fullbore-machine-{:x}", u64::from_ne_bytes(random));
+            let path = std::env::temp_dir().join(name);
+            fs::create_dir(&path).expect("a folder for the test");
+            Folder(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_replaced_file_is_private_and_leaves_nothing_beside() {
+        let folder = Folder::new();
+        let file = folder.0.join("new/known_hosts");
+        Machine.replace_file(&file, b"one").expect("made");
+        Machine.replace_file(&file, b"two").expect("replaced");
+        assert_eq!(Machine.read_file(&file, 3).expect("read"), b"two");
+        assert!(Machine.read_file(&file, 2).is_err());
+        assert_eq!(Machine.file_facts(&file).expect("there").mode, 0o600);
+        let parent = file.parent().expect("has one");
+        assert_eq!(Machine.file_facts(parent).expect("there").mode, 0o700);
+        assert_eq!(Machine.list_dir(parent).expect("listed"), ["known_hosts"]);
+    }
+
+    #[test]
+    fn a_link_to_the_file_stays() {
+        let folder = Folder::new();
+        let (real, link) = (folder.0.join("real"), folder.0.join("link"));
+        fs::write(&real, "old").expect("made");
+        std::os::unix::fs::symlink(&real, &link).expect("linked");
+        Machine.replace_file(&link, b"new").expect("replaced");
+        assert_eq!(fs::read(&real).expect("read"), b"new");
+        assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
+    }
+
+    #[test]
+    fn users_names_and_commands() {
+        assert!(!Machine.user().is_empty());
+        assert!(Machine.home().is_absolute());
+        assert_eq!(Machine.home_of(&Machine.user()), Some(Machine.home()));
+        assert_eq!(Machine.home_of("no such user"), None);
+        assert!(!Machine.host_name().is_empty());
+        assert!(Machine.run("exit 0").expect("runs"));
+        assert!(!Machine.run("exit 3").expect("runs"));
+        assert_eq!(Machine.resolve("127.0.0.1").as_deref(), Some("127.0.0.1"));
+        assert_eq!(Machine.resolve("nul\0"), None);
+    }
+}
