@@ -11,6 +11,7 @@ macro_rules! data {
     };
 }
 
+mod mutations;
 mod pairs;
 mod rules;
 mod security_keys;
