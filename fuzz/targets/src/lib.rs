@@ -6,6 +6,7 @@ pub mod config;
 pub mod keys;
 pub mod mutate;
 pub mod sftp;
+pub mod store;
 pub mod wire;
 
 /// A target with its name and inputs to start from.
@@ -59,6 +60,11 @@ pub const TARGETS: &[Target] = &[
         name: "sftp_client",
         run: sftp::client,
         seeds: sftp::reply_seeds,
+    },
+    Target {
+        name: "sftp_server",
+        run: sftp::server,
+        seeds: sftp::session_seeds,
     },
     Target {
         name: "known_hosts",

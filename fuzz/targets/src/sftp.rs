@@ -5,6 +5,9 @@ use std::io::IoSliceMut;
 use fullbore_base::{ByteQueue, Instant};
 use fullbore_sftp::client::{BlockError, Blocks, BulkId, Client, Config};
 use fullbore_sftp::proto::{self, Attrs, OpenFlags, Reply, Request};
+use fullbore_sftp::server::{self, Server, Stop};
+
+use crate::store::Chance;
 
 /// Bytes that a session's outlet holds; more than one longest message.
 const OUTLET_BYTES: usize = 1 << 20;
@@ -71,6 +74,82 @@ pub fn client(data: &[u8]) {
         }
     }
     client.handle_eof();
+}
+
+/// A server that gets `data` behind INIT, with an outlet that is sometimes full and operations that
+/// end when they like. Every reply that leaves parses, and answers a request that came.
+pub fn server(data: &[u8]) {
+    let mut input = b"\0\0\0\x05\x01\0\0\0\x03".to_vec();
+    input.extend(data);
+    let seed = data
+        .iter()
+        .fold(0u64, |s, &b| s.rotate_left(5) ^ u64::from(b));
+    let config = server::Config::default();
+    let mut out = ByteQueue::new(config.reply_len_max() + 4096);
+    let mut engine = Server::new(config);
+    let mut store = Chance::new(seed);
+    let (mut start, mut replies) = (0, 0usize);
+    for end in cuts(&input) {
+        match engine.handle_input(&input[start..end], &mut out, &mut store) {
+            Ok(taken) => {
+                assert!(taken <= end - start);
+                start += taken;
+            }
+            Err(_) => return,
+        }
+        if end % 3 == 0
+            && let Some((token, completion)) = store.take_pending()
+        {
+            engine.complete(token, completion, &mut out, &mut store);
+        }
+        if end % 5 != 0 {
+            replies += check_replies(&mut out);
+        }
+    }
+    // Whatever is under way ends, and then everything whole is answered.
+    for _ in 0..=input.len() {
+        while let Some((token, completion)) = store.take_pending() {
+            engine.complete(token, completion, &mut out, &mut store);
+        }
+        replies += check_replies(&mut out);
+        let Ok(taken) = engine.handle_input(&input[start..], &mut out, &mut store) else {
+            return;
+        };
+        start += taken;
+        let is_over = taken == 0 && out.is_empty() && store.pending.is_empty();
+        if is_over && engine.stop() == Stop::Input {
+            break;
+        }
+    }
+    assert_eq!(engine.pending_count(), 0);
+    let whole = packet_count(&input[..start]);
+    assert_eq!(replies, whole, "one reply for each request");
+}
+
+fn packet_count(mut bytes: &[u8]) -> usize {
+    let mut count = 0;
+    while let Ok(Some(packet)) = proto::next_packet(bytes, proto::PACKET_BYTES_MAX) {
+        bytes = &bytes[packet.total_len..];
+        count += 1;
+    }
+    count
+}
+
+/// Parses and drops every reply in `out`; returns how many.
+fn check_replies(out: &mut ByteQueue) -> usize {
+    let mut bytes = out.as_slice();
+    let mut count = 0;
+    while !bytes.is_empty() {
+        let packet = proto::next_packet(bytes, proto::PACKET_BYTES_MAX)
+            .expect("a reply is well framed")
+            .expect("a reply is whole");
+        let is_version = packet.kind == proto::fxp::SSH_FXP_VERSION;
+        assert!(is_version || Reply::parse(packet).is_ok(), "{packet:?}");
+        bytes = &bytes[packet.total_len..];
+        count += 1;
+    }
+    out.consume(out.len());
+    count
 }
 
 /// Where a stream is cut: at places that its own bytes decide.
@@ -155,6 +234,34 @@ pub fn request_seeds() -> Vec<Vec<u8>> {
     ] {
         seeds.push(extended(name));
     }
+    seeds
+}
+
+/// A session: files opened, used in every way and closed, by the handles a new server gives.
+#[must_use]
+pub fn session_seeds() -> Vec<Vec<u8>> {
+    let mut seeds = request_seeds();
+    let all: Vec<u8> = seeds.concat();
+    let mut session = Vec::new();
+    for round in 0..4u8 {
+        session.extend(&seeds[0]);
+        for kind in [5u8, 6, 8, 10, 12, 4] {
+            let mut body = vec![kind, 0, 0, 0, round, 0, 0, 0, 4, 0, 0, 0, round];
+            body.extend([0; 16]);
+            session.extend(u32::try_from(body.len()).unwrap_or(0).to_be_bytes());
+            session.extend(body);
+        }
+    }
+    for kind in 7..=20u8 {
+        let mut body = vec![kind, 0, 0, 1, kind];
+        for path in [b"/one", b"/two"] {
+            body.extend([0, 0, 0, 4]);
+            body.extend(path);
+        }
+        session.extend(u32::try_from(body.len()).unwrap_or(0).to_be_bytes());
+        session.extend(body);
+    }
+    seeds.extend([all, session]);
     seeds
 }
 
