@@ -362,6 +362,7 @@ impl Transport {
                     .role
                     .host_key(algorithm)
                     .expect("only algorithms that a key serves are offered");
+                let blob = key.blob(algorithm.name());
                 let signer = Signer { key, algorithm };
                 let (agreed, reply) = step.on_init(
                     &payload,
@@ -370,7 +371,8 @@ impl Transport {
                     &mut *self.provider,
                 )?;
                 self.control.push(reply);
-                self.finish_exchange(negotiated, &agreed, None);
+                let shown = blob.map(|blob| HostKeyOffer { algorithm, blob });
+                self.finish_exchange(negotiated, &agreed, shown);
                 Ok(())
             }
             ServerStep::GroupRequest(_) | ServerStep::Init(_) => {

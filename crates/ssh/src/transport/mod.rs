@@ -103,7 +103,8 @@ impl Role {
 struct Session {
     id: Vec<u8>,
     algorithms: Algorithms,
-    /// The client's: the key that the application accepted.
+    /// Of the first exchange: the key that the client's application accepted, or that the server
+    /// showed. Hostbound authentication names it.
     host_key: Option<HostKeyOffer>,
 }
 
@@ -248,7 +249,8 @@ impl Transport {
         }
     }
 
-    /// The key that was accepted, for the life of the connection.
+    /// The host key of the first exchange, for the life of the connection: the one that the client
+    /// accepted, or that the server showed.
     #[must_use]
     pub fn accepted_host_key(&self) -> Option<&HostKeyOffer> {
         self.session.as_ref()?.host_key.as_ref()
