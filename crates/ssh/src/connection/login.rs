@@ -1,6 +1,7 @@
 //! Authentication as the connection sees it: when its messages may come and go, and what follows
 //! from its success. The rules of authentication itself are `auth`'s.
 
+use super::transmit::seal;
 use super::{Connection, Event};
 use crate::auth::{
     Attempt, AuthAnswer, AuthMethods, AuthRequest, Message, Prompts, Secret, Session,
@@ -18,6 +19,8 @@ pub(super) struct Login {
     side: Side,
     /// Kept apart from other messages: it may hold a secret, and wipes it.
     outgoing: Option<Message>,
+    /// Server: what the client may say it was shown; found out with the first message.
+    host_key: Vec<u8>,
     /// Success was sent (server) or received (client).
     is_done: bool,
 }
@@ -45,6 +48,7 @@ impl Login {
         Self {
             side,
             outgoing: None,
+            host_key: Vec::new(),
             is_done: false,
         }
     }
@@ -99,17 +103,18 @@ impl Login {
         self.outgoing = match &mut self.side {
             Side::Server(auth) => auth.poll_message(),
             Side::Client(auth) => {
-                session(transport).and_then(|session| auth.poll_message(&session))
+                let host_key = transport.accepted_host_key().map_or(&[][..], |k| k.blob());
+                session(transport, host_key).and_then(|session| auth.poll_message(&session))
             }
         };
     }
 }
 
 /// What authentication needs to know of the transport, once there are keys.
-fn session(transport: &Transport) -> Option<Session<'_>> {
+fn session<'a>(transport: &'a Transport, host_key: &'a [u8]) -> Option<Session<'a>> {
     Some(Session {
         session_id: transport.session_id()?,
-        host_key: transport.accepted_host_key().map_or(&[], |key| key.blob()),
+        host_key,
         extensions: transport.peer_extensions(),
     })
 }
@@ -206,11 +211,14 @@ impl Connection {
 
     /// Takes SERVICE_REQUEST, SERVICE_ACCEPT or a message of authentication.
     pub(super) fn handle_login(&mut self, now: Instant) -> Result<(), Error> {
+        if self.login.host_key.is_empty() {
+            self.login.host_key = self.served_host_key();
+        }
         let payload = self.transport.payload();
         let number = payload.first().copied();
         match &mut self.login.side {
             Side::Server(auth) => {
-                let Some(session) = session(&self.transport) else {
+                let Some(session) = session(&self.transport, &self.login.host_key) else {
                     return Ok(());
                 };
                 auth.handle_message(&session, payload)?;
@@ -231,6 +239,17 @@ impl Connection {
             }
         }
         Ok(())
+    }
+
+    /// Server: the key or certificate that was shown in the key exchange.
+    fn served_host_key(&self) -> Vec<u8> {
+        self.transport
+            .algorithms()
+            .and_then(|algorithms| {
+                let name = algorithms.host_key.name();
+                self.globals.host_keys.iter().find_map(|key| key.blob(name))
+            })
+            .unwrap_or_default()
     }
 
     /// The attempt that channel messages were sent behind was not the last: they come again.
@@ -282,7 +301,7 @@ impl Connection {
                 return Ok(true);
             };
             let is_success = message.first() == Some(&SSH_MSG_USERAUTH_SUCCESS);
-            if !self.transport.may_send() || !self.transport.seal(out, message)? {
+            if !seal(&mut self.transport, out, message)? {
                 return Ok(false);
             }
             self.login.outgoing = None;

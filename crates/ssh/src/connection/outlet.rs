@@ -16,6 +16,9 @@ const PACKETS_MAX: usize = 64;
 /// Bytes between the start of a packet and its channel data.
 const FRONT_LEN: usize = Transport::HEADER_LEN + DATA_HEADER_LEN;
 
+/// How much more padding one packet may need than another: less than a block.
+const PADDING_SLACK: usize = 16;
+
 /// Writes one channel's data: see [`Connection::outlet`].
 #[derive(Debug)]
 pub struct ChannelOutlet<'a> {
@@ -114,7 +117,7 @@ impl ChannelOutlet<'_> {
         let room = self.tx.room();
         let whole = (room / full).min(PACKETS_MAX);
         // What is left after whole packets holds a shorter one, if more than its frame.
-        let frame = transport.sealed_len_max(DATA_HEADER_LEN);
+        let frame = transport.sealed_len_max(DATA_HEADER_LEN) + PADDING_SLACK;
         let rest = if whole < PACKETS_MAX {
             (room - whole * full).saturating_sub(frame)
         } else {

@@ -64,7 +64,7 @@ impl Connection {
             return Ok(false);
         }
         while let Some(message) = self.control.front() {
-            if !self.transport.may_send() || !self.transport.seal(out, message)? {
+            if !seal(&mut self.transport, out, message)? {
                 return Ok(false);
             }
             self.control.pop();
@@ -89,7 +89,7 @@ impl Connection {
             return Ok(true);
         };
         const LEN: usize = 9;
-        if out.room() < self.transport.sealed_len_max(LEN) {
+        if !self.transport.may_send() || out.room() < self.transport.sealed_len_max(LEN) {
             return Ok(false);
         }
         let credit = channel.input.window.take_adjust();
@@ -101,7 +101,7 @@ impl Connection {
         self.scratch.put_u32(remote.id);
         self.scratch.put_u32(credit);
         self.stats.adjusts_sent += 1;
-        self.transport.seal(out, &self.scratch)
+        seal(&mut self.transport, out, &self.scratch)
     }
 
     /// Whether this client may send a channel's first messages behind an authentication attempt.
@@ -158,7 +158,7 @@ impl Connection {
             return Ok(true);
         };
         Self::finish_opening(&mut message, maxpacket);
-        if !self.transport.seal(out, &message)? {
+        if !seal(&mut self.transport, out, &message)? {
             channel.output.opening = Some(message);
             return Ok(false);
         }
@@ -186,7 +186,7 @@ impl Connection {
             self.scratch.clear();
             self.scratch.put_raw(message);
             request::address(&mut self.scratch, remote.id);
-            if !self.transport.seal(out, &self.scratch)? {
+            if !seal(&mut self.transport, out, &self.scratch)? {
                 return Ok(false);
             }
             if let Some(early) = &mut output.early {
@@ -270,7 +270,7 @@ impl Connection {
         let mut send = |message: &mut dyn FnMut(&mut Vec<u8>)| {
             self.scratch.clear();
             message(&mut self.scratch);
-            self.transport.seal(out, &self.scratch)
+            seal(&mut self.transport, out, &self.scratch)
         };
         if output.eof.is_due() && !channel.input.is_closed {
             if !send(&mut |m| {
@@ -301,6 +301,19 @@ impl Connection {
     }
 }
 
+/// Appends a message; false when `out` has no room or a key exchange is under way.
+pub(super) fn seal(
+    transport: &mut Transport,
+    out: &mut TxBuf,
+    message: &[u8],
+) -> Result<bool, Error> {
+    if transport.may_send() {
+        transport.seal(out, message)
+    } else {
+        Ok(false)
+    }
+}
+
 /// Appends a packet of channel data; false when `out` has no room.
 fn seal_data(
     transport: &mut Transport,
@@ -313,7 +326,7 @@ fn seal_data(
     if stream == Stream::Data
         && let Some(sealed_len) = transport.sealed_len(DATA_HEADER_LEN + bytes.len())
     {
-        if sealed_len > out.room() {
+        if sealed_len > out.room() || !transport.may_send() {
             return Ok(false);
         }
         let packet = out.tail_mut(sealed_len);
@@ -338,7 +351,7 @@ fn seal_data(
             scratch.put_string(bytes);
         }
     }
-    transport.seal(out, scratch)
+    seal(transport, out, scratch)
 }
 
 fn write_exit(message: &mut Vec<u8>, remote_id: u32, exit: &Exit) {

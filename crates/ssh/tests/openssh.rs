@@ -1,0 +1,352 @@
+//! Against OpenSSH on this machine, both roles: log in, run a program, compare the bytes, under
+//! each key exchange and cipher. Without OpenSSH the tests say so and pass.
+
+#![allow(clippy::unwrap_used)]
+// The driver's work, done here in its plainest form.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)]
+
+mod common;
+
+use common::apps::{Ask, Flow};
+use common::*;
+use fullbore_base::Instant;
+use fullbore_sim::Endpoint;
+use fullbore_ssh::Connection;
+use fullbore_ssh::cipher::{Cipher, Mac};
+use fullbore_ssh::kex::Method;
+use fullbore_ssh::key::PrivateKey;
+use fullbore_ssh::packet::Compression;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+const SSHD: &str = "/usr/sbin/sshd";
+
+/// Moves bytes between a socket and a node until `done` or the peer is gone.
+fn drive<A: App>(
+    stream: &mut TcpStream,
+    node: &mut Node<A>,
+    mut done: impl FnMut(&Node<A>) -> bool,
+) {
+    let start = std::time::Instant::now();
+    let now = || {
+        let nanos = start.elapsed().as_nanos();
+        Instant::from_nanos(u64::try_from(nanos).unwrap())
+    };
+    let mut input = vec![0; 256 << 10];
+    let (mut from, mut to) = (0, 0);
+    let mut out = Vec::new();
+    let brief = Some(Duration::from_millis(1));
+    stream.set_read_timeout(brief).unwrap();
+    stream.set_write_timeout(brief).unwrap();
+    while !done(node) {
+        assert!(start.elapsed() < Duration::from_secs(120), "stuck");
+        if out.is_empty() {
+            node.poll_transmit(now(), 256 << 10, &mut out);
+        }
+        match stream.write(&out) {
+            Ok(n) => drop(out.drain(..n)),
+            Err(error) if is_again(&error) => {}
+            Err(_) => out.clear(),
+        }
+        if from == to {
+            match stream.read(&mut input) {
+                Ok(0) => {
+                    node.handle_eof(now());
+                    assert!(done(node), "closed: {:?}", node.conn.error());
+                    return;
+                }
+                Ok(n) => (from, to) = (0, n),
+                Err(error) if is_again(&error) => {}
+                Err(_) => return,
+            }
+        }
+        from += node.handle_input(now(), &input[from..to]);
+        if node.poll_timeout().is_some_and(|at| at <= now()) {
+            node.handle_timeout(now());
+        }
+    }
+    while !out.is_empty() {
+        match stream.write(&out) {
+            Ok(n) => drop(out.drain(..n)),
+            Err(error) if is_again(&error) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn is_again(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+/// A folder that is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("fullbore-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        use std::os::unix::fs::PermissionsExt;
+        let path = self.0.join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let mode = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(&path, mode).unwrap();
+        path
+    }
+
+    fn key(&self, name: &str, key: &PrivateKey) -> PathBuf {
+        self.write(name, key.to_openssh("test").unwrap().expose())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left behind is in the machine's temporary folder.
+        let _left = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Sshd {
+    child: Child,
+    port: u16,
+    _folder: Folder,
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _gone = self.child.kill();
+        let _gone = self.child.wait();
+    }
+}
+
+/// A stock server of this machine that lets key 2 in; `None` where there is none.
+fn sshd(name: &str, extra: &str) -> Option<Sshd> {
+    if !Path::new(SSHD).exists() {
+        println!("no {SSHD}: not tested");
+        return None;
+    }
+    let folder = Folder::new(name);
+    let host = folder.key("host", &private_key(1));
+    let line = private_key(2).public_key().to_line("test");
+    let keys = folder.write("keys", line.as_bytes());
+    let port = {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    let config = format!(
+        "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\n\
+         StrictModes no\nUsePAM no\nPermitRootLogin yes\nSubsystem sftp internal-sftp\n\
+         MaxStartups 100\nLogLevel VERBOSE\n{extra}\n",
+        host.display(),
+        keys.display()
+    );
+    let config = folder.write("config", config.as_bytes());
+    let log = std::fs::File::create(folder.0.join("log")).unwrap();
+    // Its privilege separation needs the folder; another run may have made it.
+    let _there = std::fs::create_dir_all("/run/sshd");
+    let child = Command::new(SSHD)
+        .args(["-D", "-e", "-f"])
+        .arg(config)
+        .stderr(log)
+        .spawn()
+        .unwrap();
+    Some(Sshd {
+        child,
+        port,
+        _folder: folder,
+    })
+}
+
+fn connect(port: u16) -> TcpStream {
+    let start = std::time::Instant::now();
+    loop {
+        match TcpStream::connect(("127.0.0.1", port)) {
+            Ok(stream) => {
+                stream.set_nodelay(true).unwrap();
+                return stream;
+            }
+            Err(error) => assert!(start.elapsed() < Duration::from_secs(20), "{error}"),
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn user() -> Vec<u8> {
+    let out = Command::new("id").arg("-un").output().unwrap();
+    out.stdout.trim_ascii().to_vec()
+}
+
+/// Echoes `bytes` through `cat` on the server.
+fn echo(port: u16, bytes: u64, change: impl FnOnce(&mut fullbore_ssh::config::ClientConfig)) {
+    let mut config = client_config();
+    config.auth.user = user();
+    change(&mut config);
+    let flow = (Ask::Exec("cat".to_owned()), Flow::new(bytes));
+    let app = Client::new(vec![key_attempt(2, true)], vec![flow]);
+    let conn = Connection::client(Arc::new(config), provider(1), Instant::ZERO);
+    let mut node = Node::new(conn, app, 512 << 10);
+    let mut stream = connect(port);
+    drive(&mut stream, &mut node, |node| {
+        node.app.flows.values().any(|flow| flow.closed) || node.app.error.is_some()
+    });
+    assert_eq!(node.app.error, None);
+    let flow = node.app.flow(0);
+    assert_eq!((flow.received, flow.exit_status), (bytes, Some(0)));
+}
+
+#[test]
+fn the_client_echoes_bytes_through_sshd_under_each_algorithm() {
+    let kex = "KexAlgorithms +diffie-hellman-group14-sha256,diffie-hellman-group-exchange-sha256";
+    let Some(server) = sshd("algorithms", kex) else {
+        return;
+    };
+    for method in Method::ALL.iter().copied() {
+        if !is_known_to_ssh("kex", method.name()) {
+            println!("{} is not known here", method.name());
+            continue;
+        }
+        println!("{}", method.name());
+        echo(server.port, 100_000, |c| c.transport.kex = vec![method]);
+    }
+    for cipher in Cipher::ALL.iter().copied() {
+        println!("{}", cipher.name());
+        echo(server.port, 5_000_000, |c| {
+            c.transport.ciphers = vec![cipher];
+            c.transport.guess_kex = true;
+        });
+    }
+    for mac in Mac::ALL.iter().copied() {
+        println!("{}", mac.name());
+        echo(server.port, 3_000_000, |c| {
+            c.transport.ciphers = vec![Cipher::ALL[Cipher::ALL.len() - 1]];
+            c.transport.macs = vec![mac];
+        });
+    }
+    println!("zlib");
+    echo(server.port, 3_000_000, |c| {
+        c.transport.compression = vec![Compression::ZlibDelayed];
+    });
+}
+
+fn is_known_to_ssh(what: &str, name: &str) -> bool {
+    let out = Command::new("ssh").args(["-Q", what]).output().unwrap();
+    let list = String::from_utf8_lossy(&out.stdout).into_owned();
+    list.lines().any(|line| line == name)
+}
+
+#[test]
+fn the_client_rekeys_with_sshd_while_data_flows() {
+    let Some(server) = sshd("rekey", "RekeyLimit 1M") else {
+        return;
+    };
+    echo(server.port, 20_000_000, |_| {});
+    echo(server.port, 20_000_000, |c| {
+        c.transport.rekey.bytes = 1 << 20
+    });
+}
+
+#[test]
+fn many_channels_share_a_connection_with_sshd() {
+    let Some(server) = sshd("channels", "") else {
+        return;
+    };
+    let mut config = client_config();
+    config.auth.user = user();
+    config.connection.local_window = 100_000;
+    let plan = |_| (Ask::Exec("cat".to_owned()), Flow::new(3_000_000));
+    let app = Client::new(vec![key_attempt(2, false)], (0..8).map(plan).collect());
+    let conn = Connection::client(Arc::new(config), provider(1), Instant::ZERO);
+    let mut node = Node::new(conn, app, 300 << 10);
+    let mut stream = connect(server.port);
+    drive(&mut stream, &mut node, |node| {
+        node.app.order.len() == 8 && node.app.flows.values().all(|flow| flow.closed)
+    });
+    for index in 0..8 {
+        assert_eq!(node.app.flow(index).received, 3_000_000);
+    }
+}
+
+/// Runs the stock client against our server: `cat` of a file, and compares.
+fn ssh_through_us(
+    name: &str,
+    options: &[&str],
+    change: impl FnOnce(&mut fullbore_ssh::config::ServerConfig),
+) {
+    let folder = Folder::new(name);
+    let identity = folder.key("id", &private_key(2));
+    let mut bytes = vec![0; 5_000_000];
+    fullbore_base::Rng::seeded(3).fill(&mut bytes);
+    let file = folder.write("file", &bytes);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let child = Command::new("ssh")
+        .args(["-F", "none", "-p", &port.to_string(), "-i"])
+        .arg(identity)
+        .args([
+            "-o",
+            "StrictHostKeyChecking=no",
+            "-o",
+            "UserKnownHostsFile=/dev/null",
+        ])
+        .args([
+            "-o",
+            "IdentitiesOnly=yes",
+            "-o",
+            "BatchMode=yes",
+            "-o",
+            "LogLevel=ERROR",
+        ])
+        .args(options)
+        .args(["tester@127.0.0.1", "cat"])
+        .stdin(std::fs::File::open(file).unwrap())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let reader = std::thread::spawn(move || child.wait_with_output().unwrap());
+    let mut config = server_config();
+    change(&mut config);
+    let conn = Connection::server(Arc::new(config), provider(2), Instant::ZERO);
+    let mut node = Node::new(conn, Server::new(welcome), 512 << 10);
+    let (mut stream, _) = listener.accept().unwrap();
+    drive(&mut stream, &mut node, |node| node.app.error.is_some());
+    drop(stream);
+    let output = reader.join().unwrap();
+    assert_eq!(output.status.code(), Some(7), "{:?}", node.app.error);
+    assert!(
+        output.stdout == bytes,
+        "{} bytes came back",
+        output.stdout.len()
+    );
+}
+
+#[test]
+fn the_stock_client_runs_a_program_on_our_server() {
+    if Command::new("ssh").arg("-V").output().is_err() {
+        println!("no ssh: not tested");
+        return;
+    }
+    ssh_through_us("serve", &[], |_| {});
+    ssh_through_us("serve-zlib", &["-C"], |_| {});
+    ssh_through_us("serve-rekey", &["-o", "RekeyLimit=1M"], |_| {});
+    ssh_through_us("serve-rekey-us", &[], |c| c.transport.rekey.bytes = 1 << 20);
+    ssh_through_us("serve-alive", &["-o", "ServerAliveInterval=1"], |_| {});
+    ssh_through_us("serve-keys", &["-o", "UpdateHostKeys=yes"], |_| {});
+    for cipher in Cipher::ALL {
+        let option = format!("Ciphers={}", cipher.name());
+        ssh_through_us("serve-cipher", &["-o", &option], |_| {});
+    }
+    for method in Method::ALL {
+        if is_known_to_ssh("kex", method.name()) {
+            let option = format!("KexAlgorithms={}", method.name());
+            ssh_through_us("serve-kex", &["-o", &option], |_| {});
+        }
+    }
+}
