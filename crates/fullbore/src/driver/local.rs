@@ -59,11 +59,13 @@ fn errno(error: rustix::io::Errno) -> Fault {
 /// is no such protection.
 fn lock(file: &File) -> Result<(), Fault> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(Fault::failure(
-            "another copy of the same file to the same place is running",
-        )),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(in_use()),
         _ => Ok(()),
     }
+}
+
+fn in_use() -> Fault {
+    Fault::failure("another copy of the same file to the same place is running")
 }
 
 async fn pump(from: &dyn FileIo, to: &dyn FileIo, span: Span, moving: Moving<'_>) -> Moved {
@@ -175,6 +177,11 @@ impl Side for LocalSide {
         let file = options.custom_flags(flags).open(as_path(path))?;
         if matches!(how, OpenHow::Create(_) | OpenHow::Existing) {
             lock(&file)?;
+            // The lock may have become free because the file got its final name.
+            let (opened, named) = (file.metadata()?, fs::symlink_metadata(as_path(path))?);
+            if (opened.dev(), opened.ino()) != (named.dev(), named.ino()) {
+                return Err(in_use());
+            }
         }
         Ok(Rc::new(file))
     }

@@ -163,6 +163,8 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         let result = self
             .through_temp(job, attrs, source, (&file, &temp, kept), place)
             .await;
+        // Where opening locks, the lock is held until the file has its name.
+        let _lock = file.clone();
         let closed = self.target.close(file).await;
         let end = match result.and_then(|end| closed.map(|()| end)) {
             Ok(end) => end,
@@ -204,10 +206,14 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
             self.target.remove(temp).await?;
             return Ok((self.target.open(temp, how).await?, 0));
         }
-        let Ok(file) = self.target.open(temp, OpenHow::Existing).await else {
-            // It got its final, read-only mode already.
-            self.target.remove(temp).await?;
-            return Ok((self.target.open(temp, how).await?, 0));
+        let file = match self.target.open(temp, OpenHow::Existing).await {
+            Ok(file) => file,
+            Err(fault) if fault.kind == FaultKind::Denied => {
+                // It was given its final, read-only mode before it was interrupted.
+                self.target.remove(temp).await?;
+                return Ok((self.target.open(temp, how).await?, 0));
+            }
+            Err(fault) => return Err(fault),
         };
         let kept = self
             .target

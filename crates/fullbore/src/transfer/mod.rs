@@ -1,5 +1,21 @@
 //! The copy planner: turns sources and a target into files, and files into transfers that never
 //! leave a wrong or half file under a final name.
+//!
+//! - Sources and target are [`Side`]s: this machine, SFTP sessions, memory in tests. One planner
+//!   serves up, down, across two servers (through this machine, in memory) and within one.
+//! - Each file goes to a temporary name in its target's folder, is checked by size (and by digest
+//!   with [`Options::verify`]), given its mode and times, then renamed in one step. A server
+//!   without posix-rename: plain rename; where that does not replace, the old file is removed
+//!   first, with a warning.
+//! - Interrupted means killed, or the session lost: the temporary file stays, and the next run goes
+//!   on after proving that it is the beginning of the source: by check-file; else by comparing the
+//!   last MiB before the [`SPAN_BYTES_MAX`](fullbore_sftp::client::config::SPAN_BYTES_MAX) that
+//!   may have holes and are sent again. Any other failure removes it.
+//! - Two runs that copy the same file to the same place at once: on this machine the second is
+//!   refused. Servers offer no lock; both then write the same bytes to the same temporary file,
+//!   and one of them fails at the rename.
+//! - Sizes are hints: files are read to their end, and a change is told.
+//! - Links are followed, as scp does under `-r`, but not into a folder that they are in.
 
 mod content;
 mod file;

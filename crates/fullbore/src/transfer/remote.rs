@@ -145,7 +145,7 @@ impl Side for SftpSide {
         }
         // Sessions start in the home folder.
         match path.strip_prefix(b"~/") {
-            Some(rest) if rest.is_empty() => Ok(b".".to_vec()),
+            Some(b"") => Ok(b".".to_vec()),
             Some(rest) => Ok(rest.to_vec()),
             None if path == b"~" => Ok(b".".to_vec()),
             None => Err(Fault::new(
