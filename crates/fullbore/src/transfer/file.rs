@@ -11,17 +11,18 @@
 //! written is refused although the folder would allow to replace it, and a file that is replaced
 //! hands its mode on.
 
-use fullbore_sftp::proto::{Attrs, FileType};
+use fullbore_sftp::proto::Attrs;
 
 use super::content::transfer;
 use super::observer::{Event, Observer};
+use super::place::Place;
 use super::run::{Options, Tally};
 use super::side::{Fault, FaultKind, OpenHow, Side, Span};
 use super::temp::temp_path;
 use super::verify::{At, compare, prove};
 
 /// Mode bits that a copy may hand on: no setuid, setgid or sticky bit.
-const MODE_BITS: u32 = 0o777;
+pub(super) const MODE_BITS: u32 = 0o777;
 
 /// Mode of a file whose source does not say.
 const MODE_DEFAULT: u32 = 0o666;
@@ -47,16 +48,6 @@ pub(crate) struct Copier<'a, S: Side, D: Side> {
     pub(crate) tally: &'a Tally,
 }
 
-/// Where the file goes.
-struct Place {
-    path: Vec<u8>,
-    /// Mode of what is replaced.
-    mode: Option<u32>,
-    /// No temporary file: a device, or told so.
-    is_in_place: bool,
-    exists: bool,
-}
-
 impl<S: Side, D: Side> Copier<'_, S, D> {
     /// Copies one file; `attrs` are the source's, links followed.
     pub(crate) async fn copy(&self, job: &FileJob<'_>, attrs: Attrs) -> Result<u64, Fault> {
@@ -75,68 +66,6 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         result
     }
 
-    /// Finds out what is under the target's name.
-    async fn place(&self, job: &FileJob<'_>) -> Result<Place, Fault> {
-        let mut place = Place {
-            path: job.target.to_vec(),
-            mode: None,
-            is_in_place: self.options.in_place,
-            exists: false,
-        };
-        if job.is_folder_new {
-            return Ok(place);
-        }
-        let mut attrs = match self.target.lstat(job.target).await {
-            Ok(attrs) => attrs,
-            Err(fault) if fault.is_not_found() => return Ok(place),
-            Err(fault) => return Err(fault),
-        };
-        if attrs.file_type() == Some(FileType::Symlink) {
-            let dangling = |fault: Fault| {
-                let text = format!("the target is a symbolic link to nowhere: {fault}");
-                Fault::new(fault.kind, text)
-            };
-            place.path = self.target.realpath(job.target).await.map_err(dangling)?;
-            attrs = self.target.stat(&place.path).await.map_err(dangling)?;
-        }
-        match attrs.file_type() {
-            Some(FileType::Directory) => return Err(Fault::failure("the target is a folder")),
-            Some(FileType::Special) => place.is_in_place = true,
-            Some(FileType::Regular | FileType::Symlink) | None => {}
-        }
-        self.check_not_same(job, &place.path).await?;
-        place.exists = true;
-        place.mode = attrs.permissions.map(|mode| mode & MODE_BITS);
-        if !place.is_in_place {
-            let probe = self.target.open(&place.path, OpenHow::Probe).await?;
-            self.target.close(probe).await?;
-        }
-        Ok(place)
-    }
-
-    async fn check_not_same(&self, job: &FileJob<'_>, target: &[u8]) -> Result<(), Fault> {
-        if self.source.prefix() != self.target.prefix() {
-            return Ok(());
-        }
-        let is_same = match (
-            self.source.identity(job.source),
-            self.target.identity(target),
-        ) {
-            (Some(source), Some(target)) => source == target,
-            _ => {
-                let (source, target) = tokio::join!(
-                    self.source.realpath(job.source),
-                    self.target.realpath(target)
-                );
-                source? == target?
-            }
-        };
-        if is_same {
-            return Err(Fault::failure("source and target are the same file"));
-        }
-        Ok(())
-    }
-
     async fn copy_open(
         &self,
         job: &FileJob<'_>,
@@ -146,17 +75,7 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
     ) -> Result<u64, Fault> {
         let mode = place.mode.unwrap_or_else(|| self.source_mode(attrs));
         if place.is_in_place {
-            let file = self
-                .target
-                .open(&place.path, OpenHow::InPlace(mode))
-                .await?;
-            let filled = self.fill(job, attrs, source, (&file, &place.path), 0).await;
-            let end = match filled {
-                Ok(end) => self.dress(job, attrs, &file, None).await.map(|()| end),
-                Err(fault) => Err(fault),
-            };
-            self.target.close(file).await?;
-            return end;
+            return self.in_place(job, attrs, source, place, mode).await;
         }
         let temp = temp_path(&place.path, job.source_id);
         let (file, kept) = self.open_temp(&temp, mode).await?;
@@ -176,57 +95,50 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         self.rename(&temp, place).await.map(|()| end)
     }
 
-    /// A temporary file is of use only if the failure was not about this file.
-    async fn drop_temp(&self, temp: &[u8], fault: &Fault) {
-        if fault.kind != FaultKind::Lost {
-            // If even this fails, the next run overwrites it.
-            let _ = self.target.remove(temp).await;
+    /// Writes to the final name: a device or pipe, or told so.
+    async fn in_place(
+        &self,
+        job: &FileJob<'_>,
+        attrs: Attrs,
+        source: &S::File,
+        place: &Place,
+        mode: u32,
+    ) -> Result<u64, Fault> {
+        let file = self
+            .target
+            .open(&place.path, OpenHow::InPlace(mode))
+            .await?;
+        let filled = self.fill(job, attrs, source, &file, 0).await;
+        let dressed = match filled {
+            Ok(end) if place.is_special => Ok(end),
+            Ok(end) => match self.check_size(&file, end).await {
+                Ok(()) => self.dress(job, attrs, &file, None).await.map(|()| end),
+                Err(fault) => Err(fault),
+            },
+            Err(fault) => Err(fault),
+        };
+        let closed = self.target.close(file).await;
+        let end = dressed.and_then(|end| closed.map(|()| end))?;
+        if self.options.verify && place.is_special {
+            let text = "is no regular file: what was written cannot be compared";
+            self.warn(self.target.prefix(), &place.path, text);
+        } else if self.options.verify {
+            let file = self.target.open(&place.path, OpenHow::Read).await?;
+            let verified = self.verify(job, source, (&file, &place.path), end).await;
+            // Nothing was written through this handle.
+            let _ = self.target.close(file).await;
+            if let Err(fault) = verified {
+                self.drop_temp(&place.path, &fault).await;
+                return Err(fault);
+            }
         }
+        Ok(end)
     }
 
     fn source_mode(&self, attrs: Attrs) -> u32 {
         attrs
             .permissions
             .map_or(MODE_DEFAULT, |mode| mode & MODE_BITS)
-    }
-
-    /// Opens the temporary file, made new or found; and how long it is.
-    async fn open_temp(&self, temp: &[u8], mode: u32) -> Result<(D::File, u64), Fault> {
-        // The owner must be able to write to it, and to read it back.
-        let how = OpenHow::Create(mode | 0o600);
-        let fault = match self.target.open(temp, how).await {
-            Ok(file) => return Ok((file, 0)),
-            Err(fault) => fault,
-        };
-        let Ok(found) = self.target.lstat(temp).await else {
-            return Err(fault);
-        };
-        let is_regular = matches!(found.file_type(), Some(FileType::Regular) | None);
-        if !is_regular || !self.options.resume {
-            self.target.remove(temp).await?;
-            return Ok((self.target.open(temp, how).await?, 0));
-        }
-        let file = match self.target.open(temp, OpenHow::Existing).await {
-            Ok(file) => file,
-            Err(fault) if fault.kind == FaultKind::Denied => {
-                // It was given its final, read-only mode before it was interrupted.
-                self.target.remove(temp).await?;
-                return Ok((self.target.open(temp, how).await?, 0));
-            }
-            Err(fault) => return Err(fault),
-        };
-        let kept = self
-            .target
-            .fstat(&file)
-            .await
-            .map(|attrs| attrs.size.unwrap_or(0));
-        match kept {
-            Ok(kept) => Ok((file, kept)),
-            Err(fault) => {
-                let _ = self.target.close(file).await;
-                Err(fault)
-            }
-        }
     }
 
     async fn through_temp(
@@ -238,23 +150,33 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         place: &Place,
     ) -> Result<u64, Fault> {
         let offset = self.resume(job, attrs, source, (file, temp), kept).await?;
-        let end = self.fill(job, attrs, source, (file, temp), offset).await?;
+        let end = self.fill(job, attrs, source, file, offset).await?;
         self.check_size(file, end).await?;
         if self.options.verify {
-            let from = self.at_source(job, source);
-            let to = self.at_target(file, temp);
-            let Some(method) = compare(from, to, end).await? else {
-                return Err(Fault::failure(
-                    "the copy differs from its source and was removed; \
-                     the file changed meanwhile, or a disk or memory is faulty",
-                ));
-            };
-            let method = &method;
-            let file = job.number;
-            self.observer.notice(&Event::Verified { file, method });
+            self.verify(job, source, (file, temp), end).await?;
         }
         self.dress(job, attrs, file, place.mode).await?;
         Ok(end)
+    }
+
+    async fn verify(
+        &self,
+        job: &FileJob<'_>,
+        source: &S::File,
+        (file, path): (&D::File, &[u8]),
+        end: u64,
+    ) -> Result<(), Fault> {
+        let from = self.at_source(job, source);
+        let to = self.at_target(file, path);
+        let Some(method) = compare(from, to, end).await? else {
+            return Err(Fault::failure(
+                "the copy differs from its source and was removed; \
+                 the file changed meanwhile, or a disk or memory is faulty",
+            ));
+        };
+        let (file, method) = (job.number, method.as_str());
+        self.observer.notice(&Event::Verified { file, method });
+        Ok(())
     }
 
     fn at_source<'b>(&'b self, job: &'b FileJob<'_>, file: &'b S::File) -> At<'b, S> {
@@ -322,7 +244,7 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         job: &FileJob<'_>,
         attrs: Attrs,
         source: &S::File,
-        (file, _): (&D::File, &[u8]),
+        file: &D::File,
         offset: u64,
     ) -> Result<u64, Fault> {
         let hint = attrs.size.unwrap_or(0);
@@ -351,8 +273,26 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
             let end = moved.end;
             let text = format!("{change} from {hint} to {end} bytes while it was copied");
             self.warn(self.source.prefix(), job.source, &text);
+        } else if self.source.direct(source).is_some() || self.options.verify {
+            self.check_unchanged(job, attrs, source).await?;
         }
         Ok(moved.end)
+    }
+
+    /// Told where it costs no round trip, or where somebody asked for certainty.
+    async fn check_unchanged(
+        &self,
+        job: &FileJob<'_>,
+        attrs: Attrs,
+        source: &S::File,
+    ) -> Result<(), Fault> {
+        let now = self.source.fstat(source).await?;
+        let mtime = |attrs: &Attrs| attrs.times.map(|(_, mtime)| mtime);
+        if mtime(&now) != mtime(&attrs) {
+            let text = "was written to while it was copied";
+            self.warn(self.source.prefix(), job.source, text);
+        }
+        Ok(())
     }
 
     /// The target must be as long as what was sent. A longer one holds the end of an older copy.
@@ -412,49 +352,7 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         Ok(())
     }
 
-    /// Puts the temporary file under its final name: in one step; where the server cannot, by a
-    /// plain rename, after removing what is there.
-    async fn rename(&self, temp: &[u8], place: &Place) -> Result<(), Fault> {
-        let mut result = self.target.replace(temp, &place.path).await;
-        if let Err(fault) = &result
-            && fault.kind == FaultKind::Unsupported
-        {
-            // Some servers replace with a plain rename, too; then nothing has to be removed.
-            result = self.target.rename(temp, &place.path).await;
-            if result.is_err() && place.exists {
-                return self.remove_and_rename(temp, place).await;
-            }
-        }
-        if let Err(fault) = &result {
-            self.drop_temp(temp, fault).await;
-        }
-        result
-    }
-
-    /// For a moment there is no file under the final name, but never a wrong one. Once the old one
-    /// is gone what was sent is the only copy, and stays whatever happens.
-    async fn remove_and_rename(&self, temp: &[u8], place: &Place) -> Result<(), Fault> {
-        if let Err(fault) = self.target.remove(&place.path).await {
-            self.drop_temp(temp, &fault).await;
-            return Err(fault);
-        }
-        let text = "the server cannot replace a file in one step: \
-                    the old file was removed, then the new one renamed";
-        self.warn(self.target.prefix(), &place.path, text);
-        self.target
-            .rename(temp, &place.path)
-            .await
-            .map_err(|fault| {
-                let text = format!(
-                    "the old file was removed, but the new one could not be renamed \
-                 and is kept as {}: {fault}",
-                    temp.escape_ascii()
-                );
-                Fault::new(fault.kind, text)
-            })
-    }
-
-    fn warn(&self, prefix: &str, path: &[u8], text: &str) {
+    pub(super) fn warn(&self, prefix: &str, path: &[u8], text: &str) {
         let path = &[prefix.as_bytes(), path].concat();
         self.tally.add_warning();
         self.observer.notice(&Event::Warning { path, text });

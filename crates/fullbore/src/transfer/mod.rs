@@ -23,6 +23,7 @@ pub mod glob;
 mod hash;
 mod limit;
 mod observer;
+mod place;
 mod pool;
 mod remote;
 mod run;

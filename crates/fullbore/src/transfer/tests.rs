@@ -562,6 +562,28 @@ async fn a_file_is_not_copied_onto_itself() {
 }
 
 #[tokio::test(flavor = "current_thread")]
+async fn in_place_writes_to_the_name_itself_and_still_verifies() {
+    for corrupts in [false, true] {
+        let (source, target) = (MemorySide::new(""), MemorySide::new("h:"));
+        source.put_file(b"/f", &bytes(1, 15_000));
+        target.put_file(b"/g", &bytes(2, 40_000));
+        target.corrupts.set(corrupts);
+        let options = Options {
+            in_place: true,
+            verify: true,
+            ..Options::default()
+        };
+        let log = Log::default();
+        let summary = run(&source, &[b"/f"], &target, b"/g", options, &log)
+            .await
+            .expect("fine");
+        assert_eq!(summary.is_success(), !corrupts, "{:?}", log.lines);
+        let is_there = target.file(b"/g") == source.file(b"/f");
+        assert!(is_there != corrupts && (is_there || target.file(b"/g").is_none()));
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
 async fn refused_attributes_are_a_warning() {
     let (source, mut target) = (MemorySide::new(""), MemorySide::new("h:"));
     target.can_setstat = false;
