@@ -4,12 +4,15 @@
 //! [`stream::Stream`] and anything that is [`pump::Driven`], and keeps its timer.
 
 pub mod clock;
+pub mod close;
 pub mod dial;
 pub mod environment;
 mod file;
 pub mod local;
+pub mod local_time;
 pub mod pool;
 pub mod pump;
 pub mod random;
+pub mod signals;
 pub mod stream;
 pub mod terminal;
