@@ -19,7 +19,7 @@ use super::tunnel::ChannelTunnel;
 #[derive(Clone, Debug)]
 pub struct Connection {
     pub(super) core: Rc<Core>,
-    life: Rc<Life>,
+    _life: Rc<Life>,
 }
 
 /// Ends the connection when the last handle goes.
@@ -57,11 +57,11 @@ impl ExecOutput {
 
 impl Connection {
     pub(super) fn new(core: Rc<Core>, carrier: Option<Self>) -> Self {
-        let life = Rc::new(Life {
+        let _life = Rc::new(Life {
             core: core.clone(),
             _carrier: carrier,
         });
-        Self { core, life }
+        Self { core, _life }
     }
 
     /// Opens an SFTP session on a channel of its own. Servers allow several (OpenSSH: ten).

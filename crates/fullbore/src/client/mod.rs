@@ -4,13 +4,21 @@
 //! task that moves its bytes, handles change its state directly. When a connection dies, every
 //! call that waits on it ends with the reason.
 
+mod agent;
+mod ask;
+mod connect;
 mod connection;
 mod core;
 mod error;
+mod host_key;
+mod keys;
 mod lane;
+mod login;
 mod sftp;
 mod tunnel;
 
+pub use ask::Asker;
+pub use connect::{Context, JUMPS_MAX, algorithm_defaults, connect, connect_only, connect_over};
 pub use connection::{Connection, ExecOutput};
 pub use error::Error;
 pub use lane::{Progress, Transferred};

@@ -4,8 +4,10 @@
 //! bytes of files pass through a trait, so a block goes between file and packet in one step.
 
 mod client;
+mod server;
 
 pub use client::{ClientSession, Event, LaneError, LaneFiles};
+pub use server::{ServerApp, ServerEvent, ServerSession, SessionEnd, Start};
 
 /// Bytes of the transmit buffer: two of the longest packets, so that one is sealed while the other
 /// leaves, and little enough to stay in the second-level cache together with the receive buffer.

@@ -61,6 +61,18 @@ impl Input {
         }
     }
 
+    /// Takes the backlog of data out, to be put back with [`Input::put_data`] before more arrives.
+    pub(crate) const fn take_data(&mut self) -> ByteQueue {
+        let limit = self.data.limit();
+        std::mem::replace(&mut self.data, ByteQueue::new(limit))
+    }
+
+    /// Puts back what [`Input::take_data`] took.
+    pub(crate) fn put_data(&mut self, queue: ByteQueue) {
+        debug_assert!(self.data.is_empty(), "nothing arrives while it is out");
+        self.data = queue;
+    }
+
     /// Drops `len` bytes from the front of a backlog, as consumed.
     pub(crate) fn consume(&mut self, stream: Stream, len: usize) {
         self.queue_mut(stream).consume(len);

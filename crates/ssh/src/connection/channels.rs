@@ -31,7 +31,7 @@ impl Connection {
         self.consume_stream(ch, Stream::Stderr, n);
     }
 
-    fn lent_to(&self, slot: usize, stream: Stream) -> Option<Lent> {
+    pub(super) fn lent_to(&self, slot: usize, stream: Stream) -> Option<Lent> {
         self.lent
             .filter(|lent| lent.slot == slot && lent.stream == stream)
     }

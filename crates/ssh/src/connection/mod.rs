@@ -11,6 +11,7 @@ mod event;
 mod gate;
 mod global;
 mod liveness;
+mod loan;
 mod login;
 mod opening;
 mod outlet;
@@ -21,6 +22,7 @@ mod transmit;
 
 pub use config::*;
 pub use event::{Event, Transmit};
+pub use loan::Loan;
 pub use outlet::ChannelOutlet;
 pub use stats::Stats;
 

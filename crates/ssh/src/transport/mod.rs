@@ -8,12 +8,14 @@ mod dispatch;
 mod exchange;
 mod ext_info;
 mod host_key;
+mod loan;
 #[cfg(test)]
 mod tests;
 mod transmit;
 mod version;
 
 pub use host_key::{HostKeyOffer, HostKeyVerified};
+pub(crate) use loan::PayloadLoan;
 
 use crate::cipher::Suite;
 use crate::config::{ClientConfig, HostKey, PACKET_LEN_MAX, ServerConfig, TransportConfig};

@@ -1,0 +1,367 @@
+//! From a host's configuration to a connection that is logged in: directly, through a command, or
+//! through other hosts.
+
+use std::future::Future;
+use std::os::unix::ffi::OsStrExt;
+use std::pin::Pin;
+use std::process::Stdio;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fullbore_ssh::Connection as Ssh;
+use fullbore_ssh::auth::ClientAuth;
+use fullbore_ssh::cipher::{Cipher, Mac};
+use fullbore_ssh::config::{ClientConfig, RekeyLimits, TransportConfig};
+use fullbore_ssh::connection::ConnectionConfig;
+use fullbore_ssh::kex::Method as Kex;
+use fullbore_ssh::packet::Compression;
+use fullbore_ssh::provider::AwsLc;
+
+use super::ask::Asker;
+use super::connection::Connection;
+use super::core::Core;
+use super::error::Error;
+use super::lane::Lane;
+use super::login::Login;
+use super::sftp::Sftp;
+use crate::config::Environment;
+use crate::config::known_hosts::{HostName, KnownHosts, order_host_key_algorithms};
+use crate::config::ssh_config::{
+    self, AddressFamily, AlgorithmDefaults, ConfigFile, HostConfig, JumpHost, Proxy, Request,
+};
+use crate::driver::clock::Clock;
+use crate::driver::dial::{self, Dial, Family};
+use crate::driver::pump::Pump;
+use crate::driver::random::SystemRandom;
+use crate::driver::stream::Stream;
+use crate::session::ClientSession;
+
+/// Hosts passed through on the way to one host, those of their own configuration included.
+pub const JUMPS_MAX: usize = 16;
+
+/// What a login needs besides the host's configuration.
+#[derive(Clone)]
+pub struct Context {
+    /// Files, variables and the like.
+    pub environment: Rc<dyn Environment>,
+    /// Who answers questions.
+    pub asker: Asker,
+    /// Which files configure the hosts passed through (`-F`).
+    pub config_file: ConfigFile,
+    /// The process's clock.
+    pub clock: Clock,
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context")
+            .field("config_file", &self.config_file)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is offered where the configuration says nothing.
+#[must_use]
+pub fn algorithm_defaults() -> AlgorithmDefaults {
+    let transport = TransportConfig::default();
+    let names = |list: Vec<&str>| list.into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let user_keys = fullbore_ssh::key::Algorithm::ALL;
+    let mut pubkey_accepted = names(user_keys.iter().map(|a| a.certificate_name()).collect());
+    pubkey_accepted.extend(names(user_keys.iter().map(|a| a.name()).collect()));
+    AlgorithmDefaults {
+        ciphers: names(transport.ciphers.iter().map(|c| c.name()).collect()),
+        macs: names(transport.macs.iter().map(|m| m.name()).collect()),
+        kex: names(transport.kex.iter().map(|k| k.name()).collect()),
+        host_keys: transport.host_key_algorithms,
+        pubkey_accepted,
+        ca_signatures: names(user_keys.iter().map(|a| a.name()).collect()),
+    }
+}
+
+/// Connects to a host, logs in, and opens an SFTP session, all pipelined.
+///
+/// # Errors
+/// [`Error::Connect`], in words for a person: what was tried, on what, and why it failed; or the
+/// end of the session that was just opened.
+pub async fn connect(host: &HostConfig, context: &Context) -> Result<Sftp, Error> {
+    let stream = reach(host, context, JUMPS_MAX).await?;
+    let connection = start(host, context, stream)?;
+    // Its messages wait in the connection until they may go.
+    let lane = Lane::open(&connection, fullbore_sftp::client::Config::default())?;
+    log_in(&connection, host, context).await?;
+    lane.ready().await?;
+    Ok(Sftp {
+        lane: Rc::new(lane),
+    })
+}
+
+/// Connects to a host and logs in.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_only(host: &HostConfig, context: &Context) -> Result<Connection, Error> {
+    let stream = reach(host, context, JUMPS_MAX).await?;
+    let connection = start(host, context, stream)?;
+    log_in(&connection, host, context).await?;
+    Ok(connection)
+}
+
+/// Logs in to a host over a stream that leads there.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_over(
+    host: &HostConfig,
+    context: &Context,
+    stream: Stream,
+) -> Result<Connection, Error> {
+    let connection = start(
+        host,
+        context,
+        Way {
+            stream,
+            carrier: None,
+        },
+    )?;
+    log_in(&connection, host, context).await?;
+    Ok(connection)
+}
+
+async fn log_in(
+    connection: &Connection,
+    host: &HostConfig,
+    context: &Context,
+) -> Result<(), Error> {
+    let login = Login::new(&connection.core, host, context).await;
+    login.run().await
+}
+
+/// A stream to a host, and the connection it leads through.
+struct Way {
+    stream: Stream,
+    carrier: Option<Connection>,
+}
+
+/// A way to the host as its configuration says. `jumps_left` bounds configurations that lead
+/// through each other.
+fn reach<'a>(
+    host: &'a HostConfig,
+    context: &'a Context,
+    jumps_left: usize,
+) -> Pin<Box<dyn Future<Output = Result<Way, Error>> + 'a>> {
+    Box::pin(async move {
+        match &host.connection.proxy {
+            None => Ok(Way {
+                stream: dial_host(host).await?,
+                carrier: None,
+            }),
+            Some(Proxy::Command(command)) => Ok(Way {
+                stream: run_proxy(command, context)?,
+                carrier: None,
+            }),
+            Some(Proxy::Jump(hops)) => jump(host, hops, context, jumps_left).await,
+        }
+    })
+}
+
+async fn jump(
+    host: &HostConfig,
+    hops: &[JumpHost],
+    context: &Context,
+    jumps_left: usize,
+) -> Result<Way, Error> {
+    if hops.len() > jumps_left {
+        let why = format!(
+            "{}: the way leads through more than {JUMPS_MAX} hosts",
+            host.original_host
+        );
+        return Err(Error::Connect(why.into()));
+    }
+    let mut carrier: Option<Connection> = None;
+    for hop in hops {
+        let config = hop_config(hop, context)?;
+        let way = match carrier {
+            // Only the first hop is reached from here, by its own configuration.
+            None => reach(&config, context, jumps_left - hops.len()).await?,
+            Some(carrier) => through(carrier, &config).await?,
+        };
+        let connection = start(&config, context, way)?;
+        log_in(&connection, &config, context).await?;
+        carrier = Some(connection);
+    }
+    match carrier {
+        Some(carrier) => through(carrier, host).await,
+        None => Ok(Way {
+            stream: dial_host(host).await?,
+            carrier: None,
+        }),
+    }
+}
+
+async fn through(carrier: Connection, host: &HostConfig) -> Result<Way, Error> {
+    let tunnel = carrier.tunnel(&host.host_name, host.port).await?;
+    Ok(Way {
+        stream: Stream::Tunnel(Box::new(tunnel)),
+        carrier: Some(carrier),
+    })
+}
+
+fn hop_config(hop: &JumpHost, context: &Context) -> Result<HostConfig, Error> {
+    let options: Vec<String> = hop.port.map(|p| format!("Port={p}")).into_iter().collect();
+    let request = Request {
+        host: &hop.host,
+        user: hop.user.as_deref(),
+        options: &options,
+        config_file: context.config_file.clone(),
+    };
+    ssh_config::resolve(&*context.environment, &algorithm_defaults(), &request)
+        .map_err(|error| Error::Connect(error.to_string().into()))
+}
+
+async fn dial_host(host: &HostConfig) -> Result<Stream, Error> {
+    let options = &host.connection;
+    let failed = |why: String| Error::Connect(why.into());
+    let bind = match &options.bind_address {
+        None => None,
+        Some(address) => Some(address.parse().map_err(|_| {
+            failed(format!(
+                "BindAddress {address}: not an address of this machine"
+            ))
+        })?),
+    };
+    let target = Dial {
+        host: &host.host_name,
+        port: host.port,
+        family: match options.address_family {
+            AddressFamily::Any => Family::Any,
+            AddressFamily::Inet => Family::V4,
+            AddressFamily::Inet6 => Family::V6,
+        },
+        bind,
+        timeout: options.connect_timeout.map(Duration::from_secs),
+    };
+    let mut attempts = options.connection_attempts.max(1);
+    loop {
+        attempts -= 1;
+        match dial::dial(&target).await {
+            Ok((socket, _)) => {
+                return Stream::socket(socket).map_err(|error| failed(error.to_string()));
+            }
+            Err(error) if attempts == 0 => return Err(failed(error.to_string())),
+            // ConnectionAttempts: "one per second".
+            Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
+        }
+    }
+}
+
+/// Starts a ProxyCommand in the user's shell, as OpenSSH does.
+fn run_proxy(command: &[u8], context: &Context) -> Result<Stream, Error> {
+    let shell = context.environment.variable("SHELL");
+    let shell = shell.filter(|shell| !shell.is_empty());
+    let line = [b"exec ".as_slice(), command].concat();
+    let spawned = tokio::process::Command::new(shell.unwrap_or_else(|| "/bin/sh".into()))
+        .arg("-c")
+        .arg(std::ffi::OsStr::from_bytes(&line))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn();
+    spawned.and_then(Stream::child).map_err(|error| {
+        let command = command.escape_ascii();
+        Error::Connect(format!("cannot run the ProxyCommand {command}: {error}").into())
+    })
+}
+
+/// Starts the connection's task over `way`.
+fn start(host: &HostConfig, context: &Context, way: Way) -> Result<Connection, Error> {
+    let config = Arc::new(client_config(host, context)?);
+    let provider = Box::new(AwsLc::new(Box::new(SystemRandom::new())));
+    let clock = context.clock;
+    let session = ClientSession::new(Ssh::client(config, provider, clock.now()));
+    let core = Core::new(clock, peer_name(host), session);
+    tokio::task::spawn_local(core.clone().run(Pump::new(way.stream, clock)));
+    Ok(Connection::new(core, way.carrier))
+}
+
+fn peer_name(host: &HostConfig) -> String {
+    if host.port == 22 {
+        host.host_name.clone()
+    } else {
+        format!("{} port {}", host.host_name, host.port)
+    }
+}
+
+fn client_config(host: &HostConfig, context: &Context) -> Result<ClientConfig, Error> {
+    let defaults = TransportConfig::default();
+    let options = &host.connection;
+    let algorithms = &host.algorithms;
+    let rekey = RekeyLimits {
+        bytes: options.rekey_bytes.unwrap_or(defaults.rekey.bytes),
+        time: options
+            .rekey_seconds
+            .map_or(defaults.rekey.time, |s| Some(Duration::from_secs(s))),
+        ..defaults.rekey
+    };
+    let compression = if options.compression {
+        vec![Compression::ZlibDelayed, Compression::None]
+    } else {
+        vec![Compression::None, Compression::ZlibDelayed]
+    };
+    let transport = TransportConfig {
+        kex: chosen("KexAlgorithms", &algorithms.kex, Kex::from_name)?,
+        host_key_algorithms: host_key_algorithms(host, context),
+        ciphers: chosen("Ciphers", &algorithms.ciphers, Cipher::from_name)?,
+        macs: chosen("MACs", &algorithms.macs, Mac::from_name)?,
+        compression,
+        rekey,
+        kex_timeout: options
+            .connect_timeout
+            .map_or(defaults.kex_timeout, Duration::from_secs),
+        ..defaults
+    };
+    let alive = options.server_alive_interval;
+    let connection = ConnectionConfig {
+        // A person may take time to find a password; the server has its own limit.
+        login_timeout: None,
+        keepalive_interval: (alive > 0).then(|| Duration::from_secs(alive)),
+        keepalive_count_max: options.server_alive_count_max,
+        ..ConnectionConfig::default()
+    };
+    Ok(ClientConfig {
+        transport,
+        connection,
+        auth: ClientAuth {
+            user: host.user.clone().into_bytes(),
+        },
+    })
+}
+
+/// The algorithms of a list, which must leave at least one.
+fn chosen<T>(
+    keyword: &str,
+    names: &[String],
+    from_name: impl Fn(&str) -> Option<T>,
+) -> Result<Vec<T>, Error> {
+    let list: Vec<T> = names.iter().filter_map(|name| from_name(name)).collect();
+    if list.is_empty() {
+        let names = names.join(",");
+        let why = format!("{keyword} {names}: none of these is implemented");
+        return Err(Error::Connect(why.into()));
+    }
+    Ok(list)
+}
+
+/// Host key algorithms with those in front whose keys are known, so that the server shows a key
+/// that can be checked.
+fn host_key_algorithms(host: &HostConfig, context: &Context) -> Vec<String> {
+    let list = &host.algorithms.host_keys;
+    if host.algorithms.host_keys_given {
+        return list.clone();
+    }
+    let options = &host.host_keys;
+    let files = options.user_files.iter().chain(&options.global_files);
+    let known = KnownHosts::load(&*context.environment, files);
+    let name = HostName::new(&host.host_name, host.port, options.alias.as_deref());
+    order_host_key_algorithms(list, &known.known_types(&name))
+}

@@ -1,0 +1,361 @@
+//! Logging in: keys, keyboard-interactive, passwords, in the order the user prefers and with as
+//! few round trips as they allow.
+
+use fullbore_ssh::Event;
+use fullbore_ssh::auth::{
+    Attempt, KeyAttempt, Method, MethodSet, Outcome, PromptKind, Signer, SignerFailed,
+};
+use fullbore_ssh::key::{PrivateKey, Secret};
+
+use super::connect::Context;
+use super::core::Core;
+use super::error::Error;
+use super::host_key::{self, Trust};
+use super::keys::{Candidate, Candidates, Holder, is_accepted};
+use crate::config::ssh_config::{HostConfig, LogLevel};
+use crate::config::text::escape_for_display;
+
+/// How often a passphrase is asked for, for one key. OpenSSH's number.
+const PASSPHRASES_MAX: u32 = 3;
+
+/// A login under way.
+pub(super) struct Login<'a> {
+    core: &'a Core,
+    host: &'a HostConfig,
+    context: &'a Context,
+    candidates: Candidates,
+    /// The next candidate.
+    next_key: usize,
+    /// The candidate that is being tried.
+    current: Option<Candidate>,
+    interactive_left: u32,
+    passwords_left: u32,
+    trust: Trust,
+    banner_told: usize,
+    /// What was tried, for the error.
+    tried: Vec<String>,
+}
+
+impl<'a> Login<'a> {
+    pub(super) async fn new(core: &'a Core, host: &'a HostConfig, context: &'a Context) -> Self {
+        let auth = &host.auth;
+        let mut candidates = Candidates::find(auth, &*context.environment).await;
+        let accepted = &host.algorithms.pubkey_accepted;
+        candidates
+            .list
+            .retain(|c| is_accepted(&c.identity, accepted));
+        let asks = if auth.batch { 0 } else { auth.password_prompts };
+        Self {
+            core,
+            host,
+            context,
+            candidates,
+            next_key: 0,
+            current: None,
+            interactive_left: if auth.keyboard_interactive { asks } else { 0 },
+            passwords_left: if auth.password { asks } else { 0 },
+            trust: Trust::Full,
+            banner_told: 0,
+            tried: Vec::new(),
+        }
+    }
+
+    /// Runs until the user is in.
+    pub(super) async fn run(mut self) -> Result<(), Error> {
+        loop {
+            let event = self
+                .core
+                .news()
+                .await
+                .map_err(|error| self.explain(error))?;
+            match event {
+                Event::HostKey => {
+                    self.trust = host_key::check(self.core, self.host, self.context).await?;
+                    self.first_attempt().await?;
+                }
+                Event::Banner => self.show_banner().await,
+                Event::AuthNeeded => self.next_attempt().await?,
+                Event::SignatureNeeded => self.sign().await?,
+                Event::Prompt => self.answer().await?,
+                Event::Authenticated => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Sends the most promising attempt without having asked what the server takes.
+    async fn first_attempt(&mut self) -> Result<(), Error> {
+        match self.key_attempt() {
+            Some(attempt) => self.attempt(Attempt::PublicKey(attempt)),
+            None => self.attempt(Attempt::None),
+        }
+    }
+
+    /// Picks the next attempt, now that the server has said what it takes.
+    async fn next_attempt(&mut self) -> Result<(), Error> {
+        let (offered, names) = self.core.look(|state| {
+            let methods = state.session.conn().auth_methods().cloned();
+            let methods = methods.unwrap_or_default();
+            (methods.offered, methods.names)
+        });
+        self.note_outcome();
+        let Some(offered) = offered else {
+            return self.first_attempt().await;
+        };
+        for method in self.order() {
+            if !offered.contains(method) {
+                continue;
+            }
+            let attempt = match method {
+                Method::PublicKey => self.key_attempt().map(Attempt::PublicKey),
+                Method::KeyboardInteractive => self.interactive_attempt(),
+                Method::Password => self.password_attempt().await,
+            };
+            if let Some(attempt) = attempt {
+                return self.attempt(attempt);
+            }
+        }
+        Err(self.denied(offered, &names))
+    }
+
+    fn attempt(&mut self, attempt: Attempt) -> Result<(), Error> {
+        let result = self
+            .core
+            .change(|state, _| state.session.conn_mut().authenticate(attempt));
+        match result {
+            // The event that the engine is idle may come behind an attempt that was made early.
+            Ok(()) | Err(fullbore_ssh::Error::ApiMisuse(_)) => Ok(()),
+            Err(error) => Err(self.explain(Error::Connect(error.to_string().into()))),
+        }
+    }
+
+    /// Methods in the user's order.
+    fn order(&self) -> Vec<Method> {
+        let preferred = &self.host.auth.preferred;
+        if preferred.is_empty() {
+            return Method::ALL.to_vec();
+        }
+        let by_name = |name: &String| Method::ALL.into_iter().find(|m| m.name() == name);
+        preferred.iter().filter_map(by_name).collect()
+    }
+
+    fn key_attempt(&mut self) -> Option<KeyAttempt> {
+        let is_only = self.candidates.list.len() == 1;
+        let candidate = self.candidates.list.get(self.next_key)?.clone();
+        self.next_key += 1;
+        let (signer, known) = match &candidate.holder {
+            // A signature costs us less than a round trip, and binds to this session only.
+            Holder::Open(key) => (Signer::Local(key.clone()), true),
+            // Perhaps a touch, or a question: only when nothing else can be meant.
+            Holder::Agent => (Signer::External, is_only),
+            Holder::Locked(_) => (Signer::External, false),
+        };
+        let attempt = KeyAttempt {
+            identity: candidate.identity.clone(),
+            signer,
+            algorithm: None,
+            known,
+        };
+        self.current = Some(candidate);
+        Some(attempt)
+    }
+
+    fn interactive_attempt(&mut self) -> Option<Attempt> {
+        if self.trust == Trust::NoSecrets || self.interactive_left == 0 {
+            return None;
+        }
+        self.interactive_left -= 1;
+        self.tried.push("keyboard-interactive".to_owned());
+        Some(Attempt::KeyboardInteractive)
+    }
+
+    async fn password_attempt(&mut self) -> Option<Attempt> {
+        if self.trust == Trust::NoSecrets || self.passwords_left == 0 {
+            return None;
+        }
+        self.passwords_left -= 1;
+        let question = format!("{}@{}'s password: ", self.host.user, self.host.host_name);
+        let Some(password) = self.context.asker.secret(question).await else {
+            self.passwords_left = 0;
+            return None;
+        };
+        self.tried.push("password".to_owned());
+        Some(Attempt::Password(password))
+    }
+
+    /// Keeps what became of the key that was tried.
+    fn note_outcome(&mut self) {
+        let outcome = self.core.look(|state| {
+            let methods = state.session.conn().auth_methods();
+            methods.and_then(|methods| methods.outcome)
+        });
+        let (Some(candidate), Some(outcome)) = (self.current.take(), outcome) else {
+            return;
+        };
+        let what = match outcome {
+            Outcome::Refused => "",
+            Outcome::Partial => " (accepted, but not enough)",
+            Outcome::NoCommonAlgorithm => " (the server takes no signature algorithm of it)",
+            Outcome::SignerFailed => " (could not sign)",
+        };
+        self.tried.push(format!("{}{what}", candidate.name));
+    }
+
+    /// Signs with the agent, or with a key file once its passphrase is there.
+    async fn sign(&mut self) -> Result<(), Error> {
+        let request = self.core.look(|state| {
+            let request = state.session.conn().signature_request()?;
+            let (data, blob) = (request.data.to_vec(), request.key_blob.to_vec());
+            Some((data, blob, request.algorithm, request.agent_flags))
+        });
+        let Some((data, blob, algorithm, flags)) = request else {
+            return Ok(());
+        };
+        let holder = self.current.as_ref().map(|c| c.holder.clone());
+        let signature = match holder {
+            Some(Holder::Agent) => match &mut self.candidates.agent {
+                Some(agent) => agent.sign(&blob, &data, flags).await.ok(),
+                None => None,
+            },
+            Some(Holder::Locked(path)) => match self.unlock(&path).await {
+                Some(key) => key.sign(algorithm, &data).ok(),
+                None => None,
+            },
+            Some(Holder::Open(key)) => key.sign(algorithm, &data).ok(),
+            None => None,
+        };
+        self.core.change(|state, _| {
+            let conn = state.session.conn_mut();
+            // Misuse only: the request was there a moment ago, or the connection has died, which
+            // the next event tells.
+            let _ = conn.provide_signature(signature.ok_or(SignerFailed));
+        });
+        Ok(())
+    }
+
+    async fn unlock(&self, path: &std::path::Path) -> Option<PrivateKey> {
+        if self.host.auth.batch {
+            return None;
+        }
+        let text = self.context.environment.read_file(path, 256 * 1024).ok()?;
+        let text = std::sync::Arc::new(zeroize::Zeroizing::new(text));
+        for _ in 0..PASSPHRASES_MAX {
+            let question = format!("Enter passphrase for key '{}': ", path.display());
+            let passphrase = self.context.asker.secret(question).await?;
+            if passphrase.is_empty() {
+                return None;
+            }
+            // The derivation takes a good part of a second: not on the connections' thread.
+            let text = text.clone();
+            let opened = tokio::task::spawn_blocking(move || {
+                PrivateKey::from_file(&text, Some(&passphrase)).ok()
+            });
+            if let Ok(Some(key)) = opened.await {
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    /// Puts the server's questions to the user.
+    async fn answer(&mut self) -> Result<(), Error> {
+        let Some(prompts) = self.core.look(|s| s.session.conn().prompts().cloned()) else {
+            return Ok(());
+        };
+        let asker = &self.context.asker;
+        for text in [&prompts.name, &prompts.instruction] {
+            if !text.is_empty() {
+                asker.tell(printable(text.as_bytes())).await;
+            }
+        }
+        let mut answers = Vec::new();
+        let who = format!("({}@{}) ", self.host.user, self.host.host_name);
+        for prompt in &prompts.prompts {
+            let question = format!("{who}{}", printable(prompt.text.as_bytes()));
+            let answer = match prompts.kind {
+                PromptKind::PasswordChange => self.new_password().await,
+                PromptKind::KeyboardInteractive if prompt.echo => asker.text(question).await,
+                PromptKind::KeyboardInteractive => asker.secret(question).await,
+            };
+            let Some(answer) = answer else {
+                let why = "the server's question was not answered";
+                return Err(self.explain(Error::Connect(why.into())));
+            };
+            answers.push(answer);
+        }
+        let result = self
+            .core
+            .change(|state, _| state.session.conn_mut().answer_prompts(answers));
+        result.map_err(|error| self.explain(Error::Connect(error.to_string().into())))
+    }
+
+    /// A new password, typed twice.
+    async fn new_password(&self) -> Option<Secret> {
+        let asker = &self.context.asker;
+        let who = format!("{}@{}'s", self.host.user, self.host.host_name);
+        loop {
+            let new = asker.secret(format!("Enter {who} new password: ")).await?;
+            let again = asker.secret(format!("Retype {who} new password: ")).await?;
+            if new.is_equal(again.expose()) {
+                return Some(new);
+            }
+            asker
+                .tell("The two are not the same; try again.".to_owned())
+                .await;
+        }
+    }
+
+    async fn show_banner(&mut self) {
+        let new = self.core.look(|state| {
+            let banner = state.session.conn().banner();
+            banner.get(self.banner_told..).unwrap_or_default().to_vec()
+        });
+        self.banner_told += new.len();
+        if self.host.session.log_level >= LogLevel::Info {
+            self.context.asker.tell(printable(&new)).await;
+        }
+    }
+
+    /// What was tried, on what, why it failed and what to do.
+    fn denied(&self, offered: MethodSet, names: &str) -> Error {
+        let mut text = format!(
+            "{}@{}: Permission denied. The server takes: {}.",
+            self.host.user,
+            self.host.host_name,
+            names.escape_debug()
+        );
+        if self.tried.is_empty() {
+            text.push_str(" Nothing could be tried");
+        } else {
+            text.push_str(&format!(" Tried: {}", self.tried.join("; ")));
+        }
+        for remark in &self.candidates.remarks {
+            text.push_str(&format!(". {remark}"));
+        }
+        text.push('.');
+        if offered.contains(Method::PublicKey) {
+            text.push_str(
+                " Give a key with -i, or have yours added to authorized_keys on the server.",
+            );
+        }
+        if self.host.auth.batch {
+            text.push_str(" Nobody was asked for a password, because BatchMode is on.");
+        }
+        Error::Connect(text.into())
+    }
+
+    /// Adds what was tried to an error that ended the connection meanwhile.
+    fn explain(&self, error: Error) -> Error {
+        if self.tried.is_empty() {
+            return Error::Connect(error.to_string().into());
+        }
+        Error::Connect(format!("{error}. Tried: {}", self.tried.join("; ")).into())
+    }
+}
+
+/// The server's words without what could steer a terminal; line breaks stay.
+fn printable(text: &[u8]) -> String {
+    let lines = text.trim_ascii_end().split(|&b| b == b'\n');
+    let lines = lines.map(|line| escape_for_display(line.strip_suffix(b"\r").unwrap_or(line)));
+    lines.collect::<Vec<_>>().join("\n")
+}
