@@ -6,6 +6,7 @@ pub mod config;
 pub mod keys;
 pub mod mutate;
 pub mod sftp;
+pub mod ssh;
 pub mod store;
 pub mod wire;
 
@@ -45,6 +46,16 @@ pub const TARGETS: &[Target] = &[
         name: "ssh_agent",
         run: keys::agent,
         seeds: keys::agent_seeds,
+    },
+    Target {
+        name: "ssh_server",
+        run: ssh::server,
+        seeds: ssh::server_seeds,
+    },
+    Target {
+        name: "ssh_client",
+        run: ssh::client,
+        seeds: ssh::client_seeds,
     },
     Target {
         name: "sftp_request",
