@@ -63,9 +63,12 @@ fn material(iv: &[u8], key: &[u8], mac_key: &[u8]) -> KeyMaterial {
     }
 }
 
+/// Both directions of the suite of that name.
+type Keys = (String, Box<dyn SealingKey>, Box<dyn OpeningKey>);
+
 #[test]
 fn packets_of_asyncssh_are_made_and_opened_bit_for_bit() {
-    let mut keys: Option<(String, Box<dyn SealingKey>, Box<dyn OpeningKey>)> = None;
+    let mut keys: Option<Keys> = None;
     let mut count = 0;
     for row in rows(PACKETS) {
         let [cipher, mac, iv, key, mac_key, sequence, payload, wire] = row[..] else {
@@ -174,7 +177,7 @@ fn hmac_as_in_rfc_4231_case_1() {
             mac: Some(mac),
         };
         let material = material(&[0; 16], &[0; 16], &[0x0b; 20]);
-        let mut tag = vec![0; mac.len()];
+        let mut tag = vec![0; mac.tag_len()];
         any().sealing_key(suite, &material).seal(
             u32::from_be_bytes(*b"Hi T"),
             &mut b"here".to_vec(),
