@@ -1,12 +1,53 @@
-//! The `fullbore` program.
+//! The program `fullbore`.
+//!
+//! Arguments become values (`args`), values become a plan (`plan`, `serve`), and a plan is carried
+//! out (`copy`, `serve`, `demo`). Called by the name of OpenSSH's `sftp-server`, it is that program.
 
-use std::process::ExitCode;
+mod args;
+mod copy;
+mod exit;
+mod output;
+mod plan;
+mod progress;
 
-fn main() -> ExitCode {
-    let mut args = std::env::args_os().skip(1);
-    let code = match args.next() {
-        Some(command) if command == "sftp-server" => fullbore::server::sftp_server::main(args),
-        Some(_) | None => 2,
-    };
-    ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use args::Task;
+use exit::Exit;
+
+fn main() -> std::process::ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    run(&arguments).into()
+}
+
+fn run(arguments: &[OsString]) -> Exit {
+    let called_as = arguments.first().map(Path::new).and_then(Path::file_name);
+    if is_sftp_server(called_as) {
+        return sftp_server(arguments);
+    }
+    // Its options are OpenSSH's own and are not ours to read.
+    if arguments.get(1).is_some_and(|word| word == "sftp-server") {
+        return sftp_server(&arguments[1..]);
+    }
+    match args::parse(arguments) {
+        Ok(Task::Copy(values)) => match plan::copy_plan(&values) {
+            Ok(plan) => copy::run(&plan),
+            Err(why) => exit::usage(&why),
+        },
+        Ok(Task::Completions(shell)) => args::print_completions(shell),
+        Ok(Task::Printed(exit)) => exit,
+        Err(why) => exit::usage(&why),
+    }
+}
+
+/// Whether the program was called by the name of the drop-in.
+fn is_sftp_server(called_as: Option<&OsStr>) -> bool {
+    called_as.is_some_and(|name| name == "sftp-server" || name == "fullbore-sftp-server")
+}
+
+/// The drop-in; `arguments` begin with its name.
+fn sftp_server(arguments: &[OsString]) -> Exit {
+    let code = fullbore::server::sftp_server::main(arguments.iter().skip(1).cloned());
+    Exit::Code(u8::try_from(code).unwrap_or(u8::MAX))
 }

@@ -8,7 +8,7 @@
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

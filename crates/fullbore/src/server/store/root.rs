@@ -115,11 +115,7 @@ impl Root {
 
     /// Opens a path.
     pub(super) fn open_path(&self, path: &[u8], flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
-        let mut flags = flags | OFlags::CLOEXEC;
-        // openat2 refuses flags that a mere path descriptor has no use for.
-        if !flags.contains(OFlags::PATH) {
-            flags |= OFlags::NOCTTY;
-        }
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
         if !self.is_confined {
             return retry(|| fs::openat(&self.dir, path, flags, mode));
         }

@@ -1,0 +1,203 @@
+//! `fullbore cp`: its flags, scp's where scp has them.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+/// What was written on the command line.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct CopyValues {
+    pub(crate) recursive: bool,
+    pub(crate) preserve: bool,
+    pub(crate) verify: bool,
+    pub(crate) no_resume: bool,
+    pub(crate) fsync: bool,
+    pub(crate) in_place: bool,
+    pub(crate) json: bool,
+    pub(crate) quiet: bool,
+    pub(crate) verbosity: u8,
+    pub(crate) limit: Option<u64>,
+    pub(crate) connection: ConnectionValues,
+    /// Sources, then the target.
+    pub(crate) places: Vec<OsString>,
+}
+
+/// The flags that say how to connect.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ConnectionValues {
+    pub(crate) port: Option<u16>,
+    pub(crate) identities: Vec<String>,
+    pub(crate) config_file: Option<PathBuf>,
+    pub(crate) options: Vec<String>,
+    pub(crate) jump: Option<String>,
+    pub(crate) ciphers: Option<String>,
+    pub(crate) compression: bool,
+    pub(crate) ipv4: bool,
+    pub(crate) ipv6: bool,
+    pub(crate) batch: bool,
+}
+
+const EXAMPLES: &str = "\
+SRC and DST are local paths, [user@]host:path, or sftp://[user@]host[:port]/path. A path that does
+not begin with / starts in the home folder there; `host:` is that folder. Patterns in remote sources
+(*.log) are expanded there. A local name that holds a colon is written ./like:this.
+
+Examples:
+  fullbore cp notes.txt server:
+  fullbore cp -rp server:/srv/photos /mnt/backup
+  fullbore cp -P 2222 -i ~/.ssh/work big.iso me@[2001:db8::1]:/tmp/
+  fullbore cp 'server:logs/*.gz' other:archive/
+  fullbore cp --verify -J gate sftp://me@inner//var/dump.sql .
+
+Exit status: 0 when every file is right, 1 when one is not, 255 without a connection.";
+
+fn flag(name: &'static str, short: char, help: &'static str) -> Arg {
+    long_flag(name, help).short(short)
+}
+
+fn long_flag(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .action(ArgAction::SetTrue)
+        .help(help)
+}
+
+fn option(name: &'static str, short: char, value: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .short(short)
+        .long(name)
+        .value_name(value)
+        .help(help)
+}
+
+/// The definition.
+pub(super) fn command() -> Command {
+    Command::new("cp")
+        .about("Copies files between here and any SSH server; resumes, verifies, never leaves half a file")
+        .after_help(EXAMPLES)
+        .disable_version_flag(true)
+        .args(copy_arguments())
+        .args(connection_arguments())
+        .args(output_arguments())
+        .arg(
+            Arg::new("places")
+                .value_name("SRC... DST")
+                .num_args(2..)
+                .required(true)
+                .value_parser(value_parser!(OsString))
+                .help("One source or more, and the target"),
+        )
+}
+
+fn copy_arguments() -> [Arg; 7] {
+    [
+        flag(
+            "recursive",
+            'r',
+            "Copy folders with what is in them; symbolic links are followed",
+        ),
+        flag("preserve", 'p', "Keep times and modes"),
+        long_flag(
+            "verify",
+            "Compare hashes end to end before a file gets its name",
+        ),
+        long_flag(
+            "no-resume",
+            "Begin anew instead of going on with an interrupted copy",
+        ),
+        long_flag(
+            "fsync",
+            "Bring each file to stable storage before it gets its name",
+        ),
+        long_flag(
+            "in-place",
+            "Write to the final name directly (half a file may be seen there)",
+        ),
+        option("limit", 'l', "KBIT", "At most so many Kbit/s")
+            .value_parser(value_parser!(u64).range(1..=u64::from(u32::MAX))),
+    ]
+}
+
+fn connection_arguments() -> [Arg; 10] {
+    [
+        option("port", 'P', "PORT", "Port of the server")
+            .value_parser(value_parser!(u16).range(1..)),
+        option(
+            "identity",
+            'i',
+            "FILE",
+            "Private key file; may be given again",
+        )
+        .action(ArgAction::Append),
+        option(
+            "config",
+            'F',
+            "FILE",
+            "Read this instead of ~/.ssh/config; `none` reads nothing",
+        )
+        .value_parser(value_parser!(PathBuf)),
+        option(
+            "option",
+            'o',
+            "KEY=VALUE",
+            "An option of ssh_config; may be given again",
+        )
+        .action(ArgAction::Append),
+        option("jump", 'J', "HOST,...", "Connect through these hosts"),
+        option("cipher", 'c', "LIST", "Ciphers, best first"),
+        flag("compress", 'C', "Compress on the wire"),
+        flag("ipv4", '4', "IPv4 only").conflicts_with("ipv6"),
+        flag("ipv6", '6', "IPv6 only"),
+        flag("batch", 'B', "Ask for nothing"),
+    ]
+}
+
+fn output_arguments() -> [Arg; 3] {
+    [
+        flag("verbose", 'v', "Say more; may be given again").action(ArgAction::Count),
+        flag("quiet", 'q', "No progress and no summary, errors only").conflicts_with("verbose"),
+        long_flag("json", "Tell what happens as JSON, one object a line"),
+    ]
+}
+
+impl CopyValues {
+    /// Takes the values out.
+    pub(super) fn from_matches(matches: &ArgMatches) -> CopyValues {
+        let many = |name: &str| {
+            matches
+                .get_many::<String>(name)
+                .unwrap_or_default()
+                .cloned()
+        };
+        CopyValues {
+            recursive: matches.get_flag("recursive"),
+            preserve: matches.get_flag("preserve"),
+            verify: matches.get_flag("verify"),
+            no_resume: matches.get_flag("no-resume"),
+            fsync: matches.get_flag("fsync"),
+            in_place: matches.get_flag("in-place"),
+            json: matches.get_flag("json"),
+            quiet: matches.get_flag("quiet"),
+            verbosity: matches.get_count("verbose"),
+            limit: matches.get_one("limit").copied(),
+            connection: ConnectionValues {
+                port: matches.get_one("port").copied(),
+                identities: many("identity").collect(),
+                config_file: matches.get_one("config").cloned(),
+                options: many("option").collect(),
+                jump: matches.get_one("jump").cloned(),
+                ciphers: matches.get_one("cipher").cloned(),
+                compression: matches.get_flag("compress"),
+                ipv4: matches.get_flag("ipv4"),
+                ipv6: matches.get_flag("ipv6"),
+                batch: matches.get_flag("batch"),
+            },
+            places: matches
+                .get_many("places")
+                .unwrap_or_default()
+                .cloned()
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Carries out a copy: connects to each place once, copies, says what came of it.
+
+use std::future::Future;
+use std::rc::Rc;
+
+use fullbore::client::{self, Asker, Context, Error};
+use fullbore::config::Environment;
+use fullbore::config::prompt::Prompter;
+use fullbore::config::ssh_config::{self, HostConfig, LogLevel, Request};
+use fullbore::driver::clock::Clock;
+use fullbore::driver::environment::Machine;
+use fullbore::driver::local::LocalSide;
+use fullbore::driver::terminal::{self, Person};
+use fullbore::transfer::{Event, Fault, FaultKind, Observer, Run, SftpSide, Side, glob};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::exit::Exit;
+use crate::output;
+use crate::plan::{CopyPlan, Place, Report, Source};
+use crate::progress::Progress;
+
+/// The configuration of each host that takes part, by its place.
+type Hosts = Vec<(Place, HostConfig)>;
+
+/// Copies.
+pub(crate) fn run(plan: &CopyPlan) -> Exit {
+    let hosts = match configure(plan) {
+        Ok(hosts) => hosts,
+        Err(why) => {
+            output::error(&format!("fullbore: {why}"));
+            return Exit::Connection;
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            output::error(&format!("fullbore: cannot start: {error}"));
+            return Exit::Failed;
+        }
+    };
+    let tasks = tokio::task::LocalSet::new();
+    let exit = tasks.block_on(&runtime, until_interrupted(copy(plan, &hosts)));
+    // A question may still be open on a thread that nobody can end.
+    runtime.shutdown_background();
+    exit
+}
+
+/// Gives up at once on an interrupt: files under way stay under their temporary names.
+async fn until_interrupted(work: impl Future<Output = Exit>) -> Exit {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (
+        signal(SignalKind::interrupt()),
+        signal(SignalKind::terminate()),
+    ) else {
+        return work.await;
+    };
+    tokio::select! {
+        exit = work => exit,
+        _ = interrupt.recv() => {
+            terminal::restore();
+            output::error("\rfullbore: interrupted");
+            Exit::Interrupted
+        }
+        _ = terminate.recv() => {
+            terminal::restore();
+            // 128 and SIGTERM's number.
+            Exit::Code(143)
+        }
+    }
+}
+
+/// Reads the configuration of every host, before anything waits on a network.
+fn configure(plan: &CopyPlan) -> Result<Hosts, String> {
+    let mut hosts = Hosts::new();
+    let places = plan.sources.iter().map(|source| &source.place);
+    for place in std::iter::once(&plan.target).chain(places) {
+        let Place::Remote { user, host, port } = place else {
+            continue;
+        };
+        if hosts.iter().any(|(known, _)| known == place) {
+            continue;
+        }
+        let port = port.map(|port| format!("Port={port}"));
+        let options: Vec<String> = port.into_iter().chain(plan.ssh_options.clone()).collect();
+        let request = Request {
+            host,
+            user: user.as_deref(),
+            options: &options,
+            config_file: plan.config_file.clone(),
+        };
+        let defaults = client::algorithm_defaults();
+        let config = ssh_config::resolve(&Machine, &defaults, &request)
+            .map_err(|error| error.to_string())?;
+        if plan.report != Report::Quiet && config.session.log_level >= LogLevel::Info {
+            for warning in &config.warnings {
+                output::error(&format!("{host}: {warning}"));
+            }
+        }
+        hosts.push((place.clone(), config));
+    }
+    Ok(hosts)
+}
+
+/// Sessions that are open, by place.
+struct Sessions<'a> {
+    plan: &'a CopyPlan,
+    hosts: &'a Hosts,
+    context: Context,
+    open: Vec<(Place, SftpSide)>,
+}
+
+impl<'a> Sessions<'a> {
+    fn new(plan: &'a CopyPlan, hosts: &'a Hosts) -> Sessions<'a> {
+        let is_batch = hosts.iter().any(|(_, config)| config.auth.batch);
+        let environment: Rc<dyn Environment> = Rc::new(Machine);
+        let person: Box<dyn Prompter + Send> = Box::new(Person::new(&Machine));
+        Sessions {
+            plan,
+            hosts,
+            context: Context {
+                environment,
+                asker: if is_batch {
+                    Asker::nobody()
+                } else {
+                    Asker::new(person)
+                },
+                config_file: plan.config_file.clone(),
+                clock: Clock::start(),
+            },
+            open: Vec::new(),
+        }
+    }
+
+    /// The session with a place, made if there is none yet. One after the other: only one can ask.
+    async fn of(&mut self, place: &Place) -> Result<SftpSide, Error> {
+        if let Some((_, side)) = self.open.iter().find(|(known, _)| known == place) {
+            return Ok(side.clone());
+        }
+        let (_, config) = self
+            .hosts
+            .iter()
+            .find(|(known, _)| known == place)
+            .expect("every remote place was configured");
+        let sftp = client::connect(config, &self.context).await?;
+        let side = SftpSide::new(sftp, prefix(config));
+        self.open.push((place.clone(), side.clone()));
+        Ok(side)
+    }
+}
+
+/// What stands in front of a remote path. It identifies the place in every later run.
+fn prefix(config: &HostConfig) -> String {
+    let port = if config.port == 22 {
+        String::new()
+    } else {
+        format!("#{}", config.port)
+    };
+    format!("{}@{}{port}:", config.user, config.original_host)
+}
+
+async fn copy(plan: &CopyPlan, hosts: &Hosts) -> Exit {
+    let mut sessions = Sessions::new(plan, hosts);
+    let progress = Progress::new(plan);
+    // All connections first: nothing is begun that cannot be ended.
+    let places = plan.sources.iter().map(|source| &source.place);
+    for place in std::iter::once(&plan.target).chain(places) {
+        if *place == Place::Local {
+            continue;
+        }
+        if let Err(error) = sessions.of(place).await {
+            output::error(&format!("fullbore: {error}"));
+            return Exit::Connection;
+        }
+    }
+    match &plan.target {
+        Place::Local => copy_to(&LocalSide, &mut sessions, &progress).await,
+        remote @ Place::Remote { .. } => match sessions.of(remote).await {
+            Ok(side) => copy_to(&side, &mut sessions, &progress).await,
+            Err(_) => Exit::Connection,
+        },
+    }
+}
+
+async fn copy_to<D: Side>(target: &D, sessions: &mut Sessions<'_>, progress: &Progress) -> Exit {
+    let plan = sessions.plan;
+    let mut expanded = Vec::new();
+    for source in &plan.sources {
+        match expand(source, sessions, progress).await {
+            Ok(paths) => expanded.push((&source.place, paths)),
+            Err(exit) => return exit,
+        }
+    }
+    let paths_count: usize = expanded.iter().map(|(_, paths)| paths.len()).sum();
+    let needs_folder = plan.needs_folder || paths_count > 1;
+    let run = Run::new(
+        target,
+        &plan.target_path,
+        needs_folder,
+        plan.options.clone(),
+        progress,
+    );
+    let run = match run.await {
+        Ok(run) => run,
+        Err(fault) => return fail(progress, target.prefix(), &plan.target_path, &fault),
+    };
+    for (place, paths) in expanded {
+        match place {
+            Place::Local => run.copy_from(&LocalSide, &paths).await,
+            Place::Remote { .. } => match sessions.of(place).await {
+                Ok(side) => run.copy_from(&side, &paths).await,
+                Err(_) => return Exit::Connection,
+            },
+        }
+    }
+    let summary = run.summary();
+    progress.finish(&summary);
+    if summary.is_success() {
+        Exit::Done
+    } else {
+        Exit::Failed
+    }
+}
+
+/// The paths of a source: patterns are for the remote side, this one's were the shell's.
+async fn expand(
+    source: &Source,
+    sessions: &mut Sessions<'_>,
+    progress: &Progress,
+) -> Result<Vec<Vec<u8>>, Exit> {
+    let Place::Remote { .. } = source.place else {
+        return Ok(source.paths.clone());
+    };
+    let side = sessions
+        .of(&source.place)
+        .await
+        .map_err(|_| Exit::Connection)?;
+    let mut found = Vec::new();
+    for pattern in &source.paths {
+        match glob::expand(&side, pattern).await {
+            Ok(paths) => found.extend(paths),
+            Err(fault) => return Err(fail(progress, side.prefix(), pattern, &fault)),
+        }
+    }
+    Ok(found)
+}
+
+fn fail(progress: &Progress, prefix: &str, path: &[u8], fault: &Fault) -> Exit {
+    let path = [prefix.as_bytes(), path].concat();
+    progress.notice(&Event::Failed {
+        file: None,
+        path: &path,
+        text: &fault.text,
+    });
+    if fault.kind == FaultKind::Lost {
+        Exit::Connection
+    } else {
+        Exit::Failed
+    }
+}

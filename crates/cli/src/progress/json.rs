@@ -1,0 +1,175 @@
+//! Events as JSON, one object a line. Names that are not UTF-8 have replacement characters in their
+//! string, and all their bytes in a second field, `..._base64`.
+
+use fullbore::config::text::base64_encode;
+use fullbore::transfer::{Event, Summary};
+
+/// An object that is written field by field.
+struct Object(String);
+
+impl Object {
+    fn new(event: &str) -> Object {
+        let mut object = Object("{".to_owned());
+        object.text("event", event);
+        object
+    }
+
+    fn key(&mut self, key: &str) {
+        if self.0.len() > 1 {
+            self.0.push(',');
+        }
+        self.0.push_str(&format!("\"{key}\":"));
+    }
+
+    fn raw(&mut self, key: &str, value: impl std::fmt::Display) -> &mut Object {
+        self.key(key);
+        self.0.push_str(&value.to_string());
+        self
+    }
+
+    fn text(&mut self, key: &str, value: &str) -> &mut Object {
+        self.key(key);
+        push_string(&mut self.0, value);
+        self
+    }
+
+    fn name(&mut self, key: &str, bytes: &[u8]) -> &mut Object {
+        self.text(key, &String::from_utf8_lossy(bytes));
+        if std::str::from_utf8(bytes).is_err() {
+            self.text(&format!("{key}_base64"), &base64_encode(bytes));
+        }
+        self
+    }
+
+    fn optional(&mut self, key: &str, value: Option<u64>) -> &mut Object {
+        match value {
+            Some(value) => self.raw(key, value),
+            None => self.raw(key, "null"),
+        }
+    }
+
+    fn line(&self) -> String {
+        format!("{}}}\n", self.0)
+    }
+}
+
+/// RFC 8259 7.
+fn push_string(out: &mut String, text: &str) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            c if u32::from(c) < 0x20 || c == '\x7f' => {
+                out.push_str(&format!("\\u{:04x}", u32::from(c)));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+/// The line of an event. Movement is not told: its rate is nobody's business but the bar's.
+pub(super) fn event(event: &Event<'_>) -> Option<String> {
+    let object = match event {
+        Event::Moved { .. } => return None,
+        Event::Started {
+            file,
+            source,
+            target,
+            size,
+        } => {
+            let mut object = Object::new("started");
+            object.raw("file", file).name("source", source);
+            object.name("target", target).optional("size", *size);
+            object
+        }
+        Event::Resumed {
+            file,
+            offset,
+            proof,
+        } => {
+            let mut object = Object::new("resumed");
+            object.raw("file", file).raw("offset", offset);
+            object.text("proof", proof);
+            object
+        }
+        Event::Verified { file, method } => {
+            let mut object = Object::new("verified");
+            object.raw("file", file).text("method", method);
+            object
+        }
+        Event::Done { file, bytes } => {
+            let mut object = Object::new("done");
+            object.raw("file", file).raw("bytes", bytes);
+            object
+        }
+        Event::Warning { path, text } => {
+            let mut object = Object::new("warning");
+            object.name("path", path).text("text", text);
+            object
+        }
+        Event::Failed { file, path, text } => {
+            let mut object = Object::new("failed");
+            object.optional("file", *file).name("path", path);
+            object.text("text", text);
+            object
+        }
+    };
+    Some(object.line())
+}
+
+/// The last line.
+pub(super) fn summary(summary: &Summary, seconds: f64) -> String {
+    let rate = summary.bytes as f64 / 1e6 / seconds.max(1e-3);
+    let mut object = Object::new("summary");
+    object
+        .raw("files", summary.files)
+        .raw("folders", summary.folders);
+    object
+        .raw("bytes", summary.bytes)
+        .raw("failed", summary.failed);
+    object.raw("warnings", summary.warnings);
+    object.raw("seconds", format!("{seconds:.6}"));
+    object.raw("megabytes_per_second", format!("{rate:.3}"));
+    object.line()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_objects_on_lines() {
+        let started = Event::Started {
+            file: 3,
+            source: b"h:a\"\\\n\x01",
+            target: b"\xff",
+            size: None,
+        };
+        assert_eq!(
+            event(&started).expect("told"),
+            "{\"event\":\"started\",\"file\":3,\"source\":\"h:a\\\"\\\\\\n\\u0001\",\"target\":\"\u{fffd}\",\"target_base64\":\"/w==\",\"size\":null}\n"
+        );
+        assert_eq!(event(&Event::Moved { file: 3, bytes: 1 }), None);
+        let failed = Event::Failed {
+            file: Some(1),
+            path: b"p",
+            text: "why",
+        };
+        assert_eq!(
+            event(&failed).expect("told"),
+            "{\"event\":\"failed\",\"file\":1,\"path\":\"p\",\"text\":\"why\"}\n"
+        );
+        let total = summary(
+            &Summary {
+                files: 2,
+                bytes: 10,
+                ..Summary::default()
+            },
+            0.5,
+        );
+        assert!(total.starts_with("{\"event\":\"summary\",\"files\":2,") && total.ends_with("}\n"));
+    }
+}

@@ -1,0 +1,118 @@
+//! What a copy shows while it runs: a line that changes on a terminal, JSON lines, or nothing.
+
+mod bar;
+mod json;
+mod units;
+
+use std::cell::RefCell;
+use std::io::IsTerminal as _;
+use std::time::Instant;
+
+use fullbore::config::text::escape_for_display;
+use fullbore::transfer::{Event, Observer, Summary};
+
+use crate::output;
+use crate::plan::{CopyPlan, Report};
+use bar::Bar;
+
+/// Watches a copy for a person or a program.
+pub(crate) struct Progress {
+    report: Report,
+    verbosity: u8,
+    started: Instant,
+    /// None without a terminal.
+    bar: Option<RefCell<Bar>>,
+}
+
+impl Progress {
+    /// Watches from now on.
+    pub(crate) fn new(plan: &CopyPlan) -> Progress {
+        let has_bar = plan.report == Report::Person && std::io::stderr().is_terminal();
+        let started = Instant::now();
+        // Of a tree nobody knows the whole size while it is walked.
+        let is_whole_known = !plan.options.recursive;
+        Progress {
+            report: plan.report,
+            verbosity: plan.verbosity,
+            started,
+            bar: has_bar.then(|| RefCell::new(Bar::new(started, is_whole_known))),
+        }
+    }
+
+    /// Says what came of it.
+    pub(crate) fn finish(&self, summary: &Summary) {
+        let seconds = self.started.elapsed().as_secs_f64();
+        match self.report {
+            Report::Quiet => {}
+            Report::Json => output::print(&json::summary(summary, seconds)),
+            Report::Person => self.say(&units::summary(summary, seconds)),
+        }
+    }
+
+    /// Writes a line above the bar.
+    pub(crate) fn say(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => {
+                let clear = bar.borrow_mut().clear();
+                output::print_error(&format!("{clear}{line}\n"));
+            }
+            None => output::error(line),
+        }
+    }
+
+    fn tell_person(&self, event: &Event<'_>) {
+        match event {
+            Event::Warning { path, text } if self.report == Report::Person => {
+                self.say(&format!("warning: {}: {text}", escape_for_display(path)));
+            }
+            Event::Failed { path, text, .. } => {
+                self.say(&format!("error: {}: {text}", escape_for_display(path)));
+            }
+            Event::Resumed { offset, proof, .. } if self.verbosity > 0 => {
+                self.say(&format!(
+                    "going on behind {} ({proof})",
+                    units::bytes(*offset)
+                ));
+            }
+            Event::Verified { method, .. } if self.verbosity > 0 => {
+                self.say(&format!("verified: {method}"));
+            }
+            Event::Started { source, target, .. } if self.verbosity > 0 => {
+                let (source, target) = (escape_for_display(source), escape_for_display(target));
+                self.say(&format!("{source} -> {target}"));
+            }
+            Event::Warning { .. }
+            | Event::Resumed { .. }
+            | Event::Verified { .. }
+            | Event::Started { .. }
+            | Event::Moved { .. }
+            | Event::Done { .. } => {}
+        }
+    }
+}
+
+impl Observer for Progress {
+    fn notice(&self, event: &Event<'_>) {
+        if self.report == Report::Json {
+            if let Some(line) = json::event(event) {
+                output::print(&line);
+            }
+            return;
+        }
+        self.tell_person(event);
+        if let Some(bar) = &self.bar {
+            let mut bar = bar.borrow_mut();
+            bar.notice(event);
+            if let Some(text) = bar.draw(Instant::now(), terminal_width()) {
+                output::print_error(&text);
+            }
+        }
+    }
+}
+
+/// Columns of the terminal behind the standard error.
+fn terminal_width() -> usize {
+    rustix::termios::tcgetwinsize(std::io::stderr())
+        .map_or(80, |size| usize::from(size.ws_col))
+        .max(20)
+}
