@@ -177,3 +177,97 @@ fn a_peer_with_tiny_packets_is_served() {
     run(&mut pair, all_closed);
     assert_eq!(pair.a.app.flow(0).received, 20_000);
 }
+
+#[test]
+fn staged_bytes_have_their_turn_beside_a_channel_that_fills_the_buffer() {
+    let seed = seed(7);
+    let mut client = client_config();
+    // Messages of 256 KiB need more packets than are laid out at once: they are staged.
+    client.connection.local_maxpacket = 1000;
+    // Both start at once.
+    client.connection.eager = false;
+    let total = 8 * MIB;
+    let direct = format!("flow {total} 1 50000");
+    let staged = format!("flow {total} 1 262144");
+    let app = Client::new(
+        attempts(),
+        vec![exec(&direct, Flow::new(0)), exec(&staged, Flow::new(0))],
+    );
+    let mut pair = pair(
+        network(seed),
+        (client, app),
+        (server_config(), Server::new(welcome)),
+        128 << 10,
+    );
+    run(&mut pair, |pair| {
+        pair.a.app.order.len() == 2 && pair.a.app.flow(0).received == total
+    });
+    let behind = pair.a.app.flow(1).received;
+    assert!(behind > total / 4, "only {behind} of {total}");
+    let stats = pair.b.conn.stats();
+    assert!(stats.channel_bytes_direct >= total - MIB);
+    run(&mut pair, all_closed);
+    assert_eq!(pair.a.app.flow(1).received, total);
+}
+
+#[test]
+fn the_error_stream_is_apart_bounded_and_shares_the_window() {
+    let (client, server) = windows(64 << 10);
+    let app = Client::new(
+        attempts(),
+        vec![exec("complain 100000", Flow::new(5 * MIB))],
+    );
+    let mut pair = pair(
+        network(seed(8)),
+        (client, app),
+        (server, Server::new(welcome)),
+        64 << 10,
+    );
+    run(&mut pair, all_closed);
+    let flow = pair.a.app.flow(0);
+    assert_eq!((flow.received, flow.received_stderr), (5 * MIB, 32 << 10));
+    assert_eq!(pair.b.app.complaints, [32 << 10]);
+}
+
+#[test]
+fn a_program_that_was_killed_is_told_with_its_signal() {
+    let app = Client::new(attempts(), vec![exec("die", Flow::new(0))]);
+    let mut pair = pair(
+        network(seed(9)),
+        (client_config(), app),
+        (server_config(), Server::new(welcome)),
+        64 << 10,
+    );
+    run(&mut pair, |pair| {
+        !pair.a.app.order.is_empty() && pair.a.app.flow(0).signal.is_some()
+    });
+    assert_eq!(pair.a.app.flow(0).signal.as_deref(), Some(&b"KILL"[..]));
+    run(&mut pair, all_closed);
+}
+
+#[test]
+fn time_without_window_is_counted_and_time_without_bytes_is_not() {
+    let (mut client, server) = windows(1 << 20);
+    // 64 KiB each 100 ms round trip: 1 MiB takes 1.6 s.
+    client.connection.local_window = 64 << 10;
+    let app = Client::new(
+        attempts(),
+        vec![exec(&format!("flow {MIB} 1"), Flow::new(0))],
+    );
+    let mut pair = pair(
+        PairConfig {
+            delay: Duration::from_millis(50),
+            cuts: false,
+            ..network(1)
+        },
+        (client, app),
+        (server, Server::new(welcome)),
+        512 << 10,
+    );
+    run(&mut pair, all_closed);
+    run(&mut pair, |pair| pair.b.conn.channel_count() == 0);
+    let limited = pair.b.conn.stats().window_limited;
+    let expected = Duration::from_millis(1300)..=Duration::from_millis(1700);
+    assert!(expected.contains(&limited), "{limited:?}");
+    assert_eq!(pair.a.conn.stats().window_limited, Duration::ZERO);
+}

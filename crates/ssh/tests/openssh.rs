@@ -274,6 +274,34 @@ fn many_channels_share_a_connection_with_sshd() {
     }
 }
 
+#[test]
+fn the_client_reaches_another_host_through_sshd() {
+    let Some(server) = sshd("jump", "") else {
+        return;
+    };
+    let mut config = client_config();
+    config.auth.user = user();
+    let app = Client::new(vec![key_attempt(2, true)], Vec::new());
+    let conn = Connection::client(Arc::new(config), provider(1), Instant::ZERO);
+    let mut node = Node::new(conn, app, 300 << 10);
+    // The other host is the server itself: what it says first is its version line.
+    let ch = node
+        .conn
+        .open_direct_tcpip(Instant::ZERO, "127.0.0.1", server.port, "127.0.0.1", 1)
+        .unwrap();
+    let refused = node
+        .conn
+        .open_direct_tcpip(Instant::ZERO, "127.0.0.1", 1, "127.0.0.1", 1)
+        .unwrap();
+    let mut stream = connect(server.port);
+    drive(&mut stream, &mut node, |node| {
+        node.conn.readable(ch).starts_with(b"SSH-2.0-OpenSSH")
+            && node
+                .events
+                .contains(&fullbore_ssh::Event::OpenFailed(refused))
+    });
+}
+
 /// Runs the stock client against our server: `cat` of a file, and compares.
 fn ssh_through_us(
     name: &str,

@@ -225,18 +225,21 @@ impl ClientSession {
     pub fn poll_transmit(&mut self, now: Instant, files: &mut dyn LaneFiles) -> bool {
         let mut is_written = self.flush(now);
         let count = self.lanes.len();
-        for i in 0..count {
-            let lane = &mut self.lanes[(self.turn + i) % count];
+        let first = self.turn;
+        for i in (first..first + count).map(|i| i % count) {
+            let lane = &mut self.lanes[i];
             if lane.error.is_some() {
                 continue;
             }
             let mut outlet = self.conn.outlet(now, lane.ch, &mut self.tx);
-            is_written |= lane
+            if lane
                 .client
-                .poll_transmit(now, &mut outlet, files.of_lane(lane.ch));
-        }
-        if count > 0 {
-            self.turn = (self.turn + 1) % count;
+                .poll_transmit(now, &mut outlet, files.of_lane(lane.ch))
+            {
+                is_written = true;
+                // Who wrote last is last to write: the buffer may have room for one only.
+                self.turn = (i + 1) % count;
+            }
         }
         is_written | self.flush(now)
     }

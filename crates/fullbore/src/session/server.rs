@@ -173,15 +173,19 @@ impl ServerSession {
     /// anything was added to [`ServerSession::pending`], or more can be done at once.
     pub fn poll_transmit(&mut self, now: Instant, app: &mut dyn ServerApp) -> bool {
         let mut has_worked = self.flush(now);
-        self.turn = self.turn.wrapping_add(1);
+        let first = self.turn;
         let mut left = self.sessions.len();
         while left > 0 && !self.sessions.is_empty() {
             left -= 1;
-            let i = (self.turn + left) % self.sessions.len();
+            let i = (first + left) % self.sessions.len();
             if self.sessions[i].is_waiting {
                 let before = self.tx.pending().len();
                 self.serve(now, i, app);
-                has_worked |= self.tx.pending().len() > before;
+                if self.tx.pending().len() > before {
+                    has_worked = true;
+                    // Who wrote last is last to write: the buffer may have room for one only.
+                    self.turn = i;
+                }
             }
         }
         has_worked | self.flush(now)

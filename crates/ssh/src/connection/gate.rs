@@ -20,10 +20,10 @@ impl Connection {
                 return (!std::mem::replace(&mut self.is_closed_told, true))
                     .then_some(Event::Closed);
             }
-            self.settle_lent();
             if self.is_gated() {
                 return None;
             }
+            self.settle_lent();
             let opened = self.transport.next_packet(now);
             match self.keep_error(opened) {
                 Ok(true) => {
@@ -70,7 +70,14 @@ impl Connection {
         if let Some(event) = self.signs.take_first() {
             return Some(event);
         }
-        let (slot, sign) = self.table.take_sign()?;
+        let (slot, sign) = loop {
+            let (slot, sign) = self.table.take_sign()?;
+            // Its last bytes may have been lent out when the end was noted: consuming them notes it
+            // again.
+            if sign != Signs::CLOSED || self.is_finished(slot) {
+                break (slot, sign);
+            }
+        };
         let channel = self.table.listed(slot);
         let id = channel.id;
         let event = match sign {

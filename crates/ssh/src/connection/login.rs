@@ -19,8 +19,6 @@ pub(super) struct Login {
     side: Side,
     /// Kept apart from other messages: it may hold a secret, and wipes it.
     outgoing: Option<Message>,
-    /// Server: what the client may say it was shown; found out with the first message.
-    host_key: Vec<u8>,
     /// Success was sent (server) or received (client).
     is_done: bool,
 }
@@ -48,7 +46,6 @@ impl Login {
         Self {
             side,
             outgoing: None,
-            host_key: Vec::new(),
             is_done: false,
         }
     }
@@ -103,18 +100,17 @@ impl Login {
         self.outgoing = match &mut self.side {
             Side::Server(auth) => auth.poll_message(),
             Side::Client(auth) => {
-                let host_key = transport.accepted_host_key().map_or(&[][..], |k| k.blob());
-                session(transport, host_key).and_then(|session| auth.poll_message(&session))
+                session(transport).and_then(|session| auth.poll_message(&session))
             }
         };
     }
 }
 
 /// What authentication needs to know of the transport, once there are keys.
-fn session<'a>(transport: &'a Transport, host_key: &'a [u8]) -> Option<Session<'a>> {
+fn session(transport: &Transport) -> Option<Session<'_>> {
     Some(Session {
         session_id: transport.session_id()?,
-        host_key,
+        host_key: transport.accepted_host_key().map_or(&[], |key| key.blob()),
         extensions: transport.peer_extensions(),
     })
 }
@@ -211,14 +207,11 @@ impl Connection {
 
     /// Takes SERVICE_REQUEST, SERVICE_ACCEPT or a message of authentication.
     pub(super) fn handle_login(&mut self, now: Instant) -> Result<(), Error> {
-        if self.login.host_key.is_empty() {
-            self.login.host_key = self.served_host_key();
-        }
         let payload = self.transport.payload();
         let number = payload.first().copied();
         match &mut self.login.side {
             Side::Server(auth) => {
-                let Some(session) = session(&self.transport, &self.login.host_key) else {
+                let Some(session) = session(&self.transport) else {
                     return Ok(());
                 };
                 auth.handle_message(&session, payload)?;
@@ -239,17 +232,6 @@ impl Connection {
             }
         }
         Ok(())
-    }
-
-    /// Server: the key or certificate that was shown in the key exchange.
-    fn served_host_key(&self) -> Vec<u8> {
-        self.transport
-            .algorithms()
-            .and_then(|algorithms| {
-                let name = algorithms.host_key.name();
-                self.globals.host_keys.iter().find_map(|key| key.blob(name))
-            })
-            .unwrap_or_default()
     }
 
     /// The attempt that channel messages were sent behind was not the last: they come again.

@@ -280,15 +280,20 @@ impl Connection {
         }
     }
 
-    /// Tells the end of a channel that both sides have closed, once nothing readable is left.
-    pub(super) fn finish_if_closed(&mut self, slot: usize) {
+    /// Whether both sides have closed the channel and nothing readable is left, or nobody will
+    /// read it.
+    pub(super) fn is_finished(&self, slot: usize) -> bool {
         let has_lent = self
             .lent
             .is_some_and(|lent| lent.slot == slot && lent.start < lent.end);
-        if let Some(channel) = self.table.at(slot)
-            && channel.is_finished()
-            && (!has_lent || channel.output.close.is_asked_here())
-        {
+        self.table.at(slot).is_some_and(|channel| {
+            channel.is_finished() && (!has_lent || channel.output.close.is_asked_here())
+        })
+    }
+
+    /// Tells the end of a channel, if this is it.
+    pub(super) fn finish_if_closed(&mut self, slot: usize) {
+        if self.is_finished(slot) {
             self.table.tell(slot, Signs::CLOSED);
         }
     }

@@ -33,6 +33,8 @@ pub struct ChannelOutlet<'a> {
 enum Way {
     /// Nowhere: no such channel, or its end was announced.
     Closed,
+    /// Nowhere before `tx` has room: what goes first fills it.
+    Full,
     /// Only to the staging queue.
     Staged,
     /// Into packets with data fields of `maxpacket` bytes.
@@ -48,9 +50,11 @@ impl Connection {
     /// in where the peer's window, the room in `tx`, and the key exchange permit, else into the
     /// channel's staging queue, which `poll_transmit` drains.
     ///
-    /// Control messages that wait are put into `tx` first. Room is zero while the staging queue is
-    /// full (`Writable` tells when it has emptied), while `tx` is full (the driver's own to know) and
-    /// when the channel takes no more data at all.
+    /// What waits already (control messages, bytes that any channel has staged) is put into `tx`
+    /// first. Room is zero while the staging queue is full (`Writable` tells when it has emptied),
+    /// while `tx` is full (the driver's own to know) and when the channel takes no more data at all.
+    /// Between channels that all write without staging the caller takes turns: who wrote last asks
+    /// last.
     pub fn outlet<'a>(
         &'a mut self,
         now: Instant,
@@ -58,10 +62,10 @@ impl Connection {
         tx: &'a mut TxBuf,
     ) -> ChannelOutlet<'a> {
         let before = tx.pending().len();
-        let is_clear = self.transmit_control(now, tx);
+        self.transmit(now, tx);
         self.stats.wire_bytes_sent += (tx.pending().len() - before) as u64;
         let slot = ch.slot as usize;
-        let way = self.way_out(now, ch, is_clear);
+        let way = self.way_out(now, ch);
         ChannelOutlet {
             connection: self,
             tx,
@@ -70,8 +74,10 @@ impl Connection {
         }
     }
 
-    fn way_out(&mut self, now: Instant, ch: ChannelId, is_clear: bool) -> Way {
-        let can_lay_out = is_clear && self.transport.sealed_len(DATA_HEADER_LEN).is_some();
+    fn way_out(&mut self, now: Instant, ch: ChannelId) -> Way {
+        let is_open = self.transport.may_send();
+        let is_first = self.control.is_empty() && self.table.is_silent();
+        let is_plain = self.transport.sealed_len(DATA_HEADER_LEN).is_some();
         let is_alive = self.error().is_none();
         let Some(channel) = self.table.by_id_mut(ch).filter(|c| {
             is_alive && c.state != State::Refused && !c.input.is_closed && !is_ended(&c.output)
@@ -83,7 +89,9 @@ impl Connection {
         if let Some(remote) = channel.remote.as_mut().filter(|_| may_send && !is_behind) {
             if remote.window.window() == 0 {
                 remote.window.on_limited(now);
-            } else if can_lay_out {
+            } else if is_open && !is_first {
+                return Way::Full;
+            } else if is_open && is_plain {
                 return Way::Direct {
                     remote_id: remote.id,
                     window: remote.window.window() as usize,
@@ -229,7 +237,7 @@ impl Outlet for ChannelOutlet<'_> {
     /// for the socket than to copy.
     fn room(&self) -> usize {
         match self.way {
-            Way::Closed => 0,
+            Way::Closed | Way::Full => 0,
             Way::Staged => self.staging_room(),
             Way::Direct { .. } if !self.tx.is_empty() && !self.is_window_short() => {
                 self.direct_room()

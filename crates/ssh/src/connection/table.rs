@@ -103,6 +103,11 @@ impl Table {
         }
     }
 
+    /// Whether no channel has anything to send that may go.
+    pub(super) fn is_silent(&self) -> bool {
+        self.sends.is_empty() && self.adjusts.is_empty()
+    }
+
     /// Takes the channel whose turn it is.
     pub(super) fn pop_send(&mut self) -> Option<usize> {
         let slot = self.sends.pop_front()?;

@@ -44,6 +44,7 @@ pub struct Flow {
     pub opened: bool,
     pub done: Vec<bool>,
     pub exit_status: Option<u32>,
+    pub signal: Option<Vec<u8>>,
     pub closed: bool,
     pub failure: Option<OpenFailure>,
     pub first_byte: Option<Instant>,
@@ -65,6 +66,7 @@ impl Flow {
             opened: false,
             done: Vec::new(),
             exit_status: None,
+            signal: None,
             closed: false,
             failure: None,
             first_byte: None,
@@ -120,8 +122,8 @@ impl Flow {
         while self.sent < self.to_send {
             let left = usize::try_from(self.to_send - self.sent).expect("tests are small");
             let mut outlet = conn.outlet(now, ch, tx);
-            let len = left.min(self.chunk).min(outlet.room());
-            if len == 0 {
+            let len = left.min(self.chunk);
+            if len > outlet.room() {
                 return moved;
             }
             let sent = self.sent;
@@ -191,6 +193,9 @@ pub struct Server {
     /// Requests are left unanswered.
     pub is_lazy: bool,
     pub closed: usize,
+    turn: usize,
+    /// How much of each complaint was taken.
+    pub complaints: Vec<usize>,
     pub error: Option<String>,
 }
 
@@ -203,11 +208,15 @@ impl Server {
             sessions_max: usize::MAX,
             is_lazy: false,
             closed: 0,
+            turn: 0,
+            complaints: Vec::new(),
             error: None,
         }
     }
 
-    /// `flow SEND READ`: sends SEND bytes, reads or does not. `cat`: echo. `fail`: refused.
+    /// `flow SEND READ [CHUNK]`: sends SEND bytes in messages of CHUNK, reads or does not. `cat`:
+    /// echo. `complain LEN`: that many bytes of stderr, then echo. `die`: killed by a signal.
+    /// Anything else is refused.
     fn start(&mut self, conn: &mut Connection, ch: ChannelId) -> bool {
         let Some(request) = conn.channel_request(ch) else {
             return false;
@@ -230,10 +239,24 @@ impl Server {
         let flow = match (name, &words[..]) {
             ("env", _) => return true,
             ("exec" | "subsystem", ["cat" | "echo"]) => Flow::echo(),
-            ("exec" | "subsystem", ["flow", send, read]) => {
+            ("exec" | "subsystem", ["flow", send, read, rest @ ..]) => {
                 let mut flow = Flow::new(send.parse().expect("a number"));
                 flow.is_reading = *read == "1";
+                if let [chunk] = rest {
+                    flow.chunk = chunk.parse().expect("a number");
+                }
                 flow
+            }
+            ("exec", ["complain", len]) => {
+                let text = vec![b'!'; len.parse().expect("a number")];
+                self.complaints
+                    .push(conn.send_stderr(ch, &text).expect("it is open"));
+                Flow::echo()
+            }
+            ("exec", ["die"]) => {
+                conn.exit_by_signal(ch, "KILL").expect("it is open");
+                conn.close_channel(ch).expect("it is open");
+                return true;
             }
             _ => return false,
         };
@@ -286,8 +309,16 @@ impl App for Server {
     fn pump(&mut self, now: Instant, conn: &mut Connection, tx: &mut TxBuf) -> bool {
         let mut moved = false;
         let mut ended = Vec::new();
-        for (ch, flow) in &mut self.flows {
-            moved |= flow.write(now, conn, *ch, tx);
+        let mut channels: Vec<ChannelId> = self.flows.keys().copied().collect();
+        let first = self.turn % channels.len().max(1);
+        channels.rotate_left(first);
+        for (i, ch) in channels.iter().enumerate() {
+            let flow = self.flows.get_mut(ch).expect("its key was taken");
+            if flow.write(now, conn, *ch, tx) {
+                moved = true;
+                // Who wrote last is last to write.
+                self.turn = first + i + 1;
+            }
             if flow.is_eof_sent && flow.is_eof_seen && conn.readable(*ch).is_empty() {
                 ended.push(*ch);
             }
@@ -419,6 +450,7 @@ impl Client {
             Event::Readable(_) | Event::ReadableStderr(_) => flow.read(now, conn, ch),
             Event::Eof(_) => flow.is_eof_seen = true,
             Event::ExitStatus(_, status) => flow.exit_status = Some(status),
+            Event::ExitSignal(_) => flow.signal = conn.exit_signal(ch).map(|s| s.name.clone()),
             Event::ChannelClosed(_) => flow.closed = true,
             _ => {}
         }
