@@ -98,7 +98,7 @@ def login_grace(context):
     import socket
 
     config = context.folder / "serve.toml"
-    config.write_text('login-grace-time = "2s"\n')
+    config.write_text('login-grace = 2\n')
     server = serve(context, "--config", config)
     start = time.monotonic()
     with socket.create_connection((server.host, server.port)) as raw:

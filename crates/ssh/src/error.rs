@@ -498,3 +498,173 @@ impl From<Closed> for Error {
         Self::Closed(closed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use DisconnectReason as R;
+
+    /// Each variant once, with the code that goes on the wire.
+    fn invalid() -> Vec<(InvalidMessage, DisconnectReason)> {
+        use InvalidMessage as I;
+        vec![
+            (I::Truncated, R::ProtocolError),
+            (I::TrailingBytes, R::ProtocolError),
+            (I::Empty, R::ProtocolError),
+            (I::StringTooLong, R::ProtocolError),
+            (I::Mpint, R::ProtocolError),
+            (I::Text, R::ProtocolError),
+            (I::PacketLength, R::ProtocolError),
+            (I::Padding, R::ProtocolError),
+            (I::Compression, R::CompressionError),
+            (I::VersionLine, R::ProtocolVersionNotSupported),
+            (I::KeyBlob, R::ProtocolError),
+        ]
+    }
+
+    fn misbehaved() -> Vec<(PeerMisbehaved, DisconnectReason)> {
+        use PeerMisbehaved as P;
+        vec![
+            (P::PacketTooLong { packet_len: 9 }, R::ProtocolError),
+            (P::BadMac, R::MacError),
+            (P::DecompressedTooLong, R::CompressionError),
+            (P::TooManyBannerLines, R::ProtocolError),
+            (P::LineTooLong, R::ProtocolError),
+            (P::ProtocolVersion, R::ProtocolVersionNotSupported),
+            (P::UnexpectedMessage { message: 94 }, R::ProtocolError),
+            (P::StrictKexViolation { message: 2 }, R::KeyExchangeFailed),
+            (P::DataDuringKex { message: 94 }, R::ProtocolError),
+            (P::KexInitTwice, R::KeyExchangeFailed),
+            (P::KexPublicValue, R::KeyExchangeFailed),
+            (P::KexGroup, R::KeyExchangeFailed),
+            (P::KexGroupRequest, R::KeyExchangeFailed),
+            (P::HostKeySignature, R::HostKeyNotVerifiable),
+            (P::HostKeyType, R::KeyExchangeFailed),
+            (P::HostKeyChanged, R::HostKeyNotVerifiable),
+            (P::PacketsPerKey, R::ProtocolError),
+            (P::SequenceWrap, R::ProtocolError),
+            (P::TooManyExtensions, R::ProtocolError),
+            (P::WindowOverrun, R::ProtocolError),
+            (P::WindowOverflow, R::ProtocolError),
+            (P::MaxPacketOverrun, R::ProtocolError),
+            (P::MaxPacketZero, R::ProtocolError),
+            (P::UnknownChannel, R::ProtocolError),
+            (P::ChannelState, R::ProtocolError),
+            (P::UnexpectedReply, R::ProtocolError),
+            (P::TooManyRequests, R::ProtocolError),
+            (P::AuthSequence, R::ProtocolError),
+            (P::UnknownService, R::ServiceNotAvailable),
+        ]
+    }
+
+    fn closed() -> Vec<(Closed, Option<DisconnectReason>, Origin)> {
+        let description = "words".to_owned();
+        let by_us = Closed::ByUs {
+            reason: R::TooManyConnections,
+            description: description.clone(),
+        };
+        let by_peer = Closed::ByPeer {
+            reason: 11,
+            description: description.clone(),
+        };
+        let rejected = Closed::HostKeyRejected { why: description };
+        let crypto = Closed::Crypto { what: "signing" };
+        vec![
+            (by_peer, None, Origin::Remote),
+            (by_us, Some(R::TooManyConnections), Origin::Local),
+            (Closed::Eof, None, Origin::Remote),
+            (rejected, Some(R::HostKeyNotVerifiable), Origin::Local),
+            (
+                Closed::KexTimeout,
+                Some(R::KeyExchangeFailed),
+                Origin::Remote,
+            ),
+            (
+                Closed::KeepaliveTimeout,
+                Some(R::ConnectionLost),
+                Origin::Remote,
+            ),
+            (
+                Closed::AuthFailed,
+                Some(R::NoMoreAuthMethodsAvailable),
+                Origin::Local,
+            ),
+            (crypto, Some(R::KeyExchangeFailed), Origin::Local),
+        ]
+    }
+
+    fn categories() -> Vec<(Category, DisconnectReason)> {
+        vec![
+            (Category::Kex, R::KeyExchangeFailed),
+            (Category::HostKey, R::KeyExchangeFailed),
+            (Category::CipherClientToServer, R::KeyExchangeFailed),
+            (Category::CipherServerToClient, R::KeyExchangeFailed),
+            (Category::MacClientToServer, R::KeyExchangeFailed),
+            (Category::MacServerToClient, R::KeyExchangeFailed),
+            (Category::CompressionClientToServer, R::KeyExchangeFailed),
+            (Category::CompressionServerToClient, R::KeyExchangeFailed),
+            (Category::AuthMethods, R::NoMoreAuthMethodsAvailable),
+        ]
+    }
+
+    #[test]
+    fn the_wire_code_is_a_function_of_the_error() {
+        for (what, reason) in invalid() {
+            let error = Error::from(what);
+            assert_eq!(
+                (error.disconnect_reason(), error.origin()),
+                (Some(reason), Origin::Remote)
+            );
+        }
+        for (rule, reason) in misbehaved() {
+            let error = Error::from(rule);
+            assert_eq!(
+                (error.disconnect_reason(), error.origin()),
+                (Some(reason), Origin::Remote)
+            );
+        }
+        for (category, reason) in categories() {
+            let error = Error::from(PeerIncompatible {
+                category,
+                local: vec!["a".into()],
+                remote: vec!["b\n".into()],
+            });
+            assert_eq!(
+                (error.disconnect_reason(), error.origin()),
+                (Some(reason), Origin::Local)
+            );
+            assert!(
+                !error.to_string().contains('\n'),
+                "untrusted names are escaped"
+            );
+        }
+        for (end, reason, origin) in closed() {
+            let error = Error::from(end);
+            assert_eq!(
+                (error.disconnect_reason(), error.origin()),
+                (reason, origin)
+            );
+        }
+        let misuse = Error::from(ApiMisuse::WrongRole);
+        assert_eq!(
+            (misuse.disconnect_reason(), misuse.origin()),
+            (None, Origin::Local)
+        );
+    }
+
+    #[test]
+    fn every_rule_has_words_of_its_own() {
+        let mut texts: Vec<&str> = misbehaved().iter().map(|(rule, _)| rule.text()).collect();
+        texts.extend(invalid().iter().map(|(what, _)| what.text()));
+        texts.extend(categories().iter().map(|(category, _)| category.text()));
+        let count = texts.len();
+        texts.sort_unstable();
+        texts.dedup();
+        assert_eq!(texts.len(), count);
+        let error = Error::from(PeerMisbehaved::DataDuringKex { message: 94 });
+        assert_eq!(
+            error.to_string(),
+            "the peer sent data during its key exchange (SSH_MSG_CHANNEL_DATA)"
+        );
+    }
+}

@@ -191,7 +191,6 @@ pub fn request_seeds() -> Vec<Vec<u8>> {
         permissions: Some(0o644),
         times: Some((1, 2)),
         uid_gid: Some((3, 4)),
-        ..Attrs::default()
     };
     let (path, handle) = (&b"/a/path"[..], &b"\0\0\0\x01"[..]);
     let requests = [

@@ -274,7 +274,11 @@ impl Store for Chance {
     }
 
     fn user_name(&mut self, uid: u32, name: &mut Vec<u8>) {
-        name.extend(uid.to_string().bytes().take(usize::from(uid % 2 == 0) * 20));
+        name.extend(
+            uid.to_string()
+                .bytes()
+                .take(usize::from(uid.is_multiple_of(2)) * 20),
+        );
     }
 
     fn group_name(&mut self, gid: u32, name: &mut Vec<u8>) {

@@ -137,7 +137,7 @@ impl Mac {
 
     /// Bytes of key, and of tag.
     #[must_use]
-    pub const fn len(self) -> usize {
+    pub const fn tag_len(self) -> usize {
         match self {
             Self::HmacSha256Etm | Self::HmacSha256 => 32,
             Self::HmacSha512Etm | Self::HmacSha512 => 64,
@@ -189,7 +189,7 @@ impl Suite {
     pub const fn layout(self) -> Layout {
         let (tag_len, len_is_padded) = match self.mac {
             None => (16, false),
-            Some(mac) => (mac.len(), !mac.is_etm()),
+            Some(mac) => (mac.tag_len(), !mac.is_etm()),
         };
         Layout {
             block_len: self.cipher.block_len(),

@@ -27,7 +27,7 @@ pub(crate) fn server_group(bounds: GexBounds) -> Option<&'static Group> {
     let fits = || SIZES.into_iter().filter(|bits| range.contains(bits));
     let bits = fits()
         .find(|bits| *bits >= bounds.preferred)
-        .or_else(|| fits().last())?;
+        .or_else(|| fits().next_back())?;
     Some(match bits {
         2048 => &GROUP14,
         3072 => &GROUP15,

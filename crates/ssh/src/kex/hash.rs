@@ -68,7 +68,7 @@ impl Transcript {
             input.put_mpint(&gex.group.g);
         }
         for public in [values.client_public, values.server_public] {
-            put_public(&mut *input, values.method, public);
+            put_public(&mut input, values.method, public);
         }
         // Nothing grows behind the secret, so that no copy of it is left in freed memory.
         input.reserve(values.secret.0.len());
@@ -117,7 +117,7 @@ pub(crate) fn derive(
     KeyMaterial {
         iv: material(iv, suite.cipher.iv_len()),
         key: material(key, suite.cipher.key_len()),
-        mac_key: material(mac, suite.mac.map_or(0, crate::cipher::Mac::len)),
+        mac_key: material(mac, suite.mac.map_or(0, crate::cipher::Mac::tag_len)),
     }
 }
 

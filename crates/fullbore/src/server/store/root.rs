@@ -115,7 +115,11 @@ impl Root {
 
     /// Opens a path.
     pub(super) fn open_path(&self, path: &[u8], flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
-        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let mut flags = flags | OFlags::CLOEXEC;
+        // openat2 refuses flags that a mere path descriptor has no use for.
+        if !flags.contains(OFlags::PATH) {
+            flags |= OFlags::NOCTTY;
+        }
         if !self.is_confined {
             return retry(|| fs::openat(&self.dir, path, flags, mode));
         }

@@ -168,7 +168,7 @@ fn a_proof_for_another_key_is_refused_and_the_connection_lives() {
     let mut pair = at_verdict();
     let other = HostKeyOffer {
         algorithm: HostKeyAlgorithm::plain(Algorithm::Ed25519),
-        blob: TestKey::new(8).blob("ssh-ed25519").expect("its key"),
+        blob: test_key(8).blob("ssh-ed25519").expect("its key"),
     };
     let proof = HostKeyVerified::by_application(&other);
     let misuse = Err(ApiMisuse::NoSuchHostKey.into());
@@ -218,7 +218,7 @@ impl HostKey for Liar {
 fn a_wrong_signature_is_found_before_the_application_is_asked() {
     let config = ServerConfig {
         transport: quick(),
-        host_keys: vec![Arc::new(Liar(TestKey::new(7)))],
+        host_keys: vec![Arc::new(Liar(test_key(7)))],
         ..ServerConfig::default()
     };
     let mut pair = Pair::new(quick(), quick());

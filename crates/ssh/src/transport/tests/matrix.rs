@@ -96,10 +96,7 @@ fn both_ends_learn_what_the_other_is_and_can_do() {
     let key = client.accepted_host_key().expect("accepted");
     assert_eq!(key.algorithm(), "ssh-ed25519");
     assert_eq!(server.accepted_host_key(), Some(key));
-    assert_eq!(
-        Some(key.blob().to_vec()),
-        TestKey::new(7).blob("ssh-ed25519")
-    );
+    assert_eq!(Some(key.blob().to_vec()), test_key(7).blob("ssh-ed25519"));
 }
 
 #[test]

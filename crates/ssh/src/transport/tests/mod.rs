@@ -32,12 +32,9 @@ impl SecureRandom for Seeded {
 #[derive(Debug)]
 pub(super) struct TestKey(PrivateKey);
 
-impl TestKey {
-    pub(super) fn new(seed: u8) -> Arc<dyn HostKey> {
-        Arc::new(Self(
-            PrivateKey::from_ed25519_seed(&[seed; 32]).expect("any seed is a key"),
-        ))
-    }
+pub(super) fn test_key(seed: u8) -> Arc<dyn HostKey> {
+    let key = PrivateKey::from_ed25519_seed(&[seed; 32]);
+    Arc::new(TestKey(key.expect("any seed is a key")))
 }
 
 impl HostKey for TestKey {
@@ -68,7 +65,7 @@ pub(super) fn client_with(transport: TransportConfig) -> Transport {
 pub(super) fn server_with(transport: TransportConfig) -> Transport {
     let config = ServerConfig {
         transport,
-        host_keys: vec![TestKey::new(7)],
+        host_keys: vec![test_key(7)],
         ..ServerConfig::default()
     };
     Transport::server(Arc::new(config), provider(2), NOW)

@@ -198,10 +198,7 @@ fn another_host_key_in_a_later_exchange_is_refused() {
     }
     let config = ServerConfig {
         transport: quick(),
-        host_keys: vec![Arc::new(Turncoat(
-            [TestKey::new(1), TestKey::new(2)],
-            0.into(),
-        ))],
+        host_keys: vec![Arc::new(Turncoat([test_key(1), test_key(2)], 0.into()))],
         ..ServerConfig::default()
     };
     let mut pair = Pair::new(quick(), quick());

@@ -1,0 +1,501 @@
+//! The sans-IO sessions that ship, joined by a simulated path: SFTP over SSH over bytes, with real
+//! cryptography, a real folder, and no network. `FULLBORE_SEED` replays a run.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::IoSliceMut;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fullbore::server::store::{FileStore, Options, RootPolicy};
+use fullbore::session::{
+    ClientSession, Event as ClientEvent, LaneFiles, ServerApp, ServerEvent, ServerSession,
+    SessionEnd, Start,
+};
+use fullbore_base::{Instant, Rate, Rng};
+use fullbore_sftp::client::{self as sftp, BlockError, Blocks, BulkId, Handle, RequestId};
+use fullbore_sftp::proto::{Attrs, OpenFlags, Reply, Request};
+use fullbore_sftp::server::Store;
+use fullbore_sim::{Endpoint, Pair, PairConfig, Stop};
+use fullbore_ssh::auth::{Attempt, AuthAnswer, ClientAuth, ServerAuth};
+use fullbore_ssh::channel::ChannelRequest;
+use fullbore_ssh::config::{ClientConfig, HostKey, ServerConfig, TransportConfig};
+use fullbore_ssh::key::{Algorithm, PrivateKey};
+use fullbore_ssh::provider::{AwsLc, SecureRandom};
+use fullbore_ssh::transport::HostKeyVerified;
+use fullbore_ssh::{ChannelId, Connection, Event as SshEvent};
+
+const MIB: u64 = 1 << 20;
+/// No simulated run here takes longer.
+const DEADLINE: Instant = Instant::from_nanos(600_000_000_000);
+
+fn seed(default: u64) -> u64 {
+    let seed = std::env::var("FULLBORE_SEED")
+        .ok()
+        .and_then(|s| s.parse().ok())
+        .unwrap_or(default);
+    println!("FULLBORE_SEED={seed}");
+    seed
+}
+
+struct TestRandom(Rng);
+
+impl SecureRandom for TestRandom {
+    fn fill(&mut self, out: &mut [u8]) {
+        self.0.fill(out);
+    }
+}
+
+fn provider(seed: u64) -> Box<AwsLc> {
+    Box::new(AwsLc::new(Box::new(TestRandom(Rng::seeded(seed)))))
+}
+
+#[derive(Debug)]
+struct TestKey(PrivateKey);
+
+impl HostKey for TestKey {
+    fn blob(&self, algorithm: &str) -> Option<Vec<u8>> {
+        (algorithm == "ssh-ed25519").then(|| self.0.public_key().to_blob())
+    }
+
+    fn sign(&self, _algorithm: &str, data: &[u8]) -> Option<Vec<u8>> {
+        self.0.sign(Algorithm::Ed25519, data).ok()
+    }
+}
+
+/// A folder that goes away with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("fullbore-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+// The server's end: everybody may log in, each channel gets the folder.
+
+struct Files {
+    root: PathBuf,
+    stores: Vec<(ChannelId, FileStore)>,
+    ends: Vec<SessionEnd>,
+}
+
+impl ServerApp for Files {
+    fn judge(&mut self, ch: ChannelId, request: &ChannelRequest<'_>) -> Start {
+        match request {
+            ChannelRequest::Subsystem { .. } => {
+                let root = RootPolicy::Confined {
+                    root: self.root.clone(),
+                };
+                self.stores
+                    .push((ch, FileStore::new(Options::new(root)).unwrap()));
+                Start::Sftp(fullbore_sftp::server::Config::default())
+            }
+            _ => Start::Refuse,
+        }
+    }
+
+    fn store(&mut self, ch: ChannelId) -> &mut dyn Store {
+        let found = self.stores.iter_mut().find(|(of, _)| *of == ch);
+        &mut found.unwrap().1
+    }
+
+    fn ended(&mut self, ch: ChannelId, how: SessionEnd) {
+        self.stores.retain(|(of, _)| *of != ch);
+        self.ends.push(how);
+    }
+}
+
+struct ServerEnd {
+    session: ServerSession,
+    files: Files,
+}
+
+impl ServerEnd {
+    fn turn(&mut self, now: Instant) {
+        while let Some(event) = self.session.poll_event(now, &mut self.files) {
+            if event == ServerEvent::AuthRequest {
+                self.session
+                    .conn_mut()
+                    .answer_auth(AuthAnswer::Accept)
+                    .unwrap();
+            }
+        }
+    }
+}
+
+impl Endpoint for ServerEnd {
+    fn handle_input(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        let space = self.session.input_space();
+        let taken = bytes.len().min(space.len());
+        space[..taken].copy_from_slice(&bytes[..taken]);
+        self.session.handle_input(now, taken);
+        self.turn(now);
+        taken
+    }
+
+    fn handle_eof(&mut self, now: Instant) {
+        self.session.handle_eof(now);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.session.handle_timeout(now);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.session.poll_timeout()
+    }
+
+    fn poll_transmit(&mut self, now: Instant, room: usize, out: &mut Vec<u8>) {
+        self.turn(now);
+        while self.session.pending().len() < room
+            && self.session.poll_transmit(now, &mut self.files)
+        {}
+        let n = self.session.pending().len().min(room);
+        out.extend_from_slice(&self.session.pending()[..n]);
+        self.session.sent(n);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.session.conn().error().is_some()
+    }
+}
+
+// The client's end: one lane a job, all at once.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Get,
+    Put,
+}
+
+struct Job {
+    way: Way,
+    path: Vec<u8>,
+    lane: ChannelId,
+    open: Option<RequestId>,
+    is_done: bool,
+}
+
+/// What a download brought, or what an upload sends, by lane.
+struct Contents {
+    lanes: Vec<(ChannelId, OneContent)>,
+}
+
+struct OneContent {
+    bytes: Vec<u8>,
+    first_byte_at: Option<Instant>,
+    now: Instant,
+}
+
+impl Blocks for OneContent {
+    fn read_at(
+        &mut self,
+        _bulk: BulkId,
+        offset: u64,
+        slices: &mut [IoSliceMut<'_>],
+    ) -> Result<usize, BlockError> {
+        let start = usize::try_from(offset).unwrap().min(self.bytes.len());
+        let mut rest = &self.bytes[start..];
+        let mut total = 0;
+        for slice in slices {
+            let n = rest.len().min(slice.len());
+            slice[..n].copy_from_slice(&rest[..n]);
+            rest = &rest[n..];
+            total += n;
+        }
+        Ok(total)
+    }
+
+    fn write_at(&mut self, _bulk: BulkId, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
+        let start = usize::try_from(offset).unwrap();
+        if self.bytes.len() < start + bytes.len() {
+            self.bytes.resize(start + bytes.len(), 0);
+        }
+        self.bytes[start..start + bytes.len()].copy_from_slice(bytes);
+        self.first_byte_at.get_or_insert(self.now);
+        Ok(())
+    }
+}
+
+impl LaneFiles for Contents {
+    fn of_lane(&mut self, lane: ChannelId) -> &mut dyn Blocks {
+        let found = self.lanes.iter_mut().find(|(of, _)| *of == lane);
+        &mut found.unwrap().1
+    }
+}
+
+struct ClientEnd {
+    session: ClientSession,
+    contents: Contents,
+    jobs: Vec<Job>,
+}
+
+impl ClientEnd {
+    fn start(&mut self, way: Way, path: &str, bytes: Vec<u8>) {
+        let lane = self
+            .session
+            .open_lane(Instant::ZERO, sftp::Config::default())
+            .unwrap();
+        let content = OneContent {
+            bytes,
+            first_byte_at: None,
+            now: Instant::ZERO,
+        };
+        self.contents.lanes.push((lane, content));
+        let flags = match way {
+            Way::Get => OpenFlags::READ,
+            Way::Put => OpenFlags(OpenFlags::WRITE.0 | OpenFlags::CREAT.0 | OpenFlags::TRUNC.0),
+        };
+        let path = path.as_bytes().to_vec();
+        let open = Request::Open {
+            path: &path,
+            flags,
+            attrs: Attrs::default(),
+        };
+        let client = self.session.lane_mut(lane).unwrap();
+        let open = Some(client.request(Instant::ZERO, &open).unwrap());
+        self.jobs.push(Job {
+            way,
+            path,
+            lane,
+            open,
+            is_done: false,
+        });
+    }
+
+    fn turn(&mut self, now: Instant) {
+        for (_, content) in &mut self.contents.lanes {
+            content.now = now;
+        }
+        while let Some(event) = self.session.poll_event(now, &mut self.contents) {
+            match event {
+                ClientEvent::Ssh(event) => self.on_ssh(now, event),
+                ClientEvent::Lane(lane, event) => self.on_lane(now, lane, event),
+                ClientEvent::LaneFailed(lane) => panic!("{:?}", self.session.lane_error(lane)),
+            }
+        }
+    }
+
+    fn on_ssh(&mut self, now: Instant, event: SshEvent) {
+        let conn = self.session.conn_mut();
+        match event {
+            SshEvent::HostKey => {
+                let proof = HostKeyVerified::by_application(conn.host_key().unwrap());
+                conn.accept_host_key(now, proof).unwrap();
+            }
+            SshEvent::Closed => panic!("{:?}", conn.error()),
+            _ => {}
+        }
+    }
+
+    fn on_lane(&mut self, now: Instant, lane: ChannelId, event: sftp::Event) {
+        let job = self.jobs.iter_mut().find(|job| job.lane == lane).unwrap();
+        let client = self.session.lane_mut(lane).unwrap();
+        match event {
+            sftp::Event::Reply(id) if job.open == Some(id) => {
+                job.open = None;
+                let message = client.take_reply(id).unwrap();
+                let Reply::Handle(handle) = message.reply() else {
+                    panic!("opening {:?}: {:?}", job.path, message.reply());
+                };
+                let handle = Handle::new(handle).unwrap();
+                match job.way {
+                    Way::Get => client.start_get(now, handle, 0, 0).unwrap(),
+                    Way::Put => client.start_put(now, handle, 0).unwrap(),
+                };
+            }
+            sftp::Event::BulkDone(id) => {
+                let report = client.take_bulk(id).unwrap();
+                assert!(report.error.is_none(), "{:?}", report.error);
+                job.is_done = true;
+            }
+            sftp::Event::Failed => panic!("{:?}", client.error()),
+            sftp::Event::Ready | sftp::Event::Reply(_) | sftp::Event::Progress(_) => {}
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.jobs.iter().all(|job| job.is_done)
+    }
+}
+
+impl Endpoint for ClientEnd {
+    fn handle_input(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        let space = self.session.input_space();
+        let taken = bytes.len().min(space.len());
+        space[..taken].copy_from_slice(&bytes[..taken]);
+        self.session.handle_input(now, taken);
+        self.turn(now);
+        taken
+    }
+
+    fn handle_eof(&mut self, now: Instant) {
+        self.session.handle_eof(now);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.session.handle_timeout(now);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.session.poll_timeout()
+    }
+
+    fn poll_transmit(&mut self, now: Instant, room: usize, out: &mut Vec<u8>) {
+        self.turn(now);
+        while self.session.pending().len() < room
+            && self.session.poll_transmit(now, &mut self.contents)
+        {}
+        let n = self.session.pending().len().min(room);
+        out.extend_from_slice(&self.session.pending()[..n]);
+        self.session.sent(n);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.session.conn().error().is_some()
+    }
+}
+
+/// The two ends over a path, keys replaced after every `rekey` bytes if given.
+fn pair(config: PairConfig, folder: &Folder, rekey: Option<u64>) -> Pair<ClientEnd, ServerEnd> {
+    let mut transport = TransportConfig::default();
+    if let Some(bytes) = rekey {
+        transport.rekey.bytes = bytes;
+    }
+    let client_config = ClientConfig {
+        auth: ClientAuth {
+            user: b"tester".to_vec(),
+        },
+        transport: transport.clone(),
+        ..ClientConfig::default()
+    };
+    let key = PrivateKey::from_ed25519_seed(&[7; 32]).unwrap();
+    let server_config = ServerConfig {
+        auth: ServerAuth {
+            is_none_asked: true,
+            ..ServerAuth::default()
+        },
+        transport,
+        host_keys: vec![Arc::new(TestKey(key))],
+        ..ServerConfig::default()
+    };
+    let mut conn = Connection::client(client_config.into(), provider(config.seed), Instant::ZERO);
+    conn.authenticate(Attempt::None).unwrap();
+    let client = ClientEnd {
+        session: ClientSession::new(conn),
+        contents: Contents { lanes: Vec::new() },
+        jobs: Vec::new(),
+    };
+    let conn = Connection::server(server_config.into(), provider(!config.seed), Instant::ZERO);
+    let server = ServerEnd {
+        session: ServerSession::new(conn, 16),
+        files: Files {
+            root: folder.0.clone(),
+            stores: Vec::new(),
+            ends: Vec::new(),
+        },
+    };
+    Pair::new(config, client, server)
+}
+
+fn content(seed: u64, len: u64) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(len).unwrap()];
+    Rng::seeded(seed).fill(&mut bytes);
+    bytes
+}
+
+/// From the moment TCP is there to the first byte of a file; a leg is one way, two are a round trip.
+/// Both KEXINITs cross (1); key exchange (2, 3); login, channel, subsystem, INIT and VERSION in one
+/// exchange (4, 5); OPEN (6, 7); READ (8, 9).
+const LEGS_TO_FIRST_BYTE: u64 = 9;
+
+#[test]
+fn the_first_byte_of_a_file_comes_after_so_many_legs() {
+    let folder = Folder::new("legs");
+    std::fs::write(folder.0.join("x"), b"first").unwrap();
+    let config = PairConfig {
+        delay: Duration::from_millis(100),
+        ..PairConfig::default()
+    };
+    let mut pair = pair(config, &folder, None);
+    pair.a.start(Way::Get, "/x", Vec::new());
+    assert_eq!(pair.run(DEADLINE, |p| p.a.is_done(), |_| ()), Stop::Done);
+    let (_, content) = &pair.a.contents.lanes[0];
+    assert_eq!(content.bytes, b"first");
+    let nanos = content.first_byte_at.unwrap().as_nanos();
+    assert_eq!(nanos / 100_000_000, LEGS_TO_FIRST_BYTE);
+}
+
+
+fn both_ways(config: PairConfig, rekey: Option<u64>, len: u64) {
+    let seed = config.seed;
+    let folder = Folder::new(&format!("both-{seed}-{len}"));
+    let (down, up) = (content(seed, len), content(seed + 1, len + 1));
+    std::fs::write(folder.0.join("down"), &down).unwrap();
+    let mut pair = pair(config, &folder, rekey);
+    pair.a.start(Way::Get, "/down", Vec::new());
+    pair.a.start(Way::Put, "/up", up.clone());
+    assert_eq!(
+        pair.run(DEADLINE, |p| p.a.is_done(), |_| ()),
+        Stop::Done,
+        "seed {seed}"
+    );
+    assert!(
+        pair.a.contents.lanes[0].1.bytes == down,
+        "seed {seed}: the download differs"
+    );
+    assert!(
+        std::fs::read(folder.0.join("up")).unwrap() == up,
+        "seed {seed}: the upload differs"
+    );
+}
+
+#[test]
+fn both_directions_at_once_over_cut_streams() {
+    for seed in seed(1)..seed(1) + 8 {
+        let config = PairConfig {
+            seed,
+            delay: Duration::from_millis(20),
+            cuts: true,
+            buffer_bytes_max: 256 << 10,
+            ..PairConfig::default()
+        };
+        both_ways(config, None, MIB + seed);
+    }
+}
+
+#[test]
+fn both_directions_at_once_with_keys_replaced_all_the_time() {
+    for seed in seed(100)..seed(100) + 4 {
+        let config = PairConfig {
+            seed,
+            delay: Duration::from_millis(5),
+            rate: Some(Rate::from_bytes_per_sec(50_000_000)),
+            cuts: seed % 2 == 0,
+            ..PairConfig::default()
+        };
+        both_ways(config, Some(256 << 10), 4 * MIB);
+    }
+}
+
+/// Windows that follow nothing but the path's own buffers: both ends push more than all of them hold.
+#[test]
+fn both_directions_at_once_through_a_narrow_pipe() {
+    let config = PairConfig {
+        seed: 1,
+        delay: Duration::from_millis(1),
+        buffer_bytes_max: 4096,
+        ..PairConfig::default()
+    };
+    both_ways(config, None, 2 * MIB);
+}
