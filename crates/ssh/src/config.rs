@@ -104,8 +104,11 @@ pub struct TransportConfig {
     /// does not count.
     pub kex_timeout: Duration,
     /// Whether the client sends its first key exchange message before it has seen the server's
-    /// KEXINIT. Saves a round trip when both sides' first choices agree, costs one ignored packet
-    /// when they do not. No method lets a server speak first, so servers have nothing to guess.
+    /// KEXINIT. Saves a round trip when both sides' first choices agree. For servers whose lists are
+    /// known from an earlier connection: peers differ in what makes a guess wrong (asyncssh looks
+    /// at the method alone, OpenSSH and RFC 4253 7 at the host key algorithm too), so a half
+    /// right guess can end the connection. No method lets a server speak first: servers have nothing
+    /// to guess.
     pub guess_kex: bool,
     /// Whether strict key exchange is offered. Only a test would say no.
     pub strict_kex: bool,

@@ -3,6 +3,7 @@
 mod exchange;
 mod limits;
 mod matrix;
+mod random;
 mod rekey;
 mod strict;
 
