@@ -432,6 +432,20 @@ struct Task<'a> {
     peer: &'a str,
 }
 
+impl Task<'_> {
+    /// Tells waiting calls what happened. Returns whether anything did.
+    fn take_events(&mut self, now: Instant) -> bool {
+        for taken in 0..EVENTS_PER_TURN {
+            let state = &mut *self.state;
+            let Some(event) = state.session.poll_event(now, &mut state.lanes) else {
+                return taken > 0;
+            };
+            state.on_event(event, self.peer);
+        }
+        true
+    }
+}
+
 impl Driven for Task<'_> {
     fn input_space(&mut self) -> &mut [u8] {
         self.state.session.input_space()
@@ -455,16 +469,10 @@ impl Driven for Task<'_> {
     }
 
     fn turn(&mut self, now: Instant) -> bool {
-        for _ in 0..EVENTS_PER_TURN {
-            let state = &mut *self.state;
-            let Some(event) = state.session.poll_event(now, &mut state.lanes) else {
-                return state.session.poll_transmit(now, &mut state.lanes);
-            };
-            state.on_event(event, self.peer);
-        }
+        let _ = self.take_events(now);
         let state = &mut *self.state;
-        let _ = state.session.poll_transmit(now, &mut state.lanes);
-        true
+        let is_written = state.session.poll_transmit(now, &mut state.lanes);
+        self.take_events(now) | is_written
     }
 
     fn pending(&self) -> &[u8] {

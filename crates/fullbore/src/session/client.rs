@@ -220,13 +220,15 @@ impl ClientSession {
         }
     }
 
-    /// Lets everyone write what may leave now; file bytes are read on the way. Returns whether
-    /// anything was added to [`ClientSession::pending`].
+    /// Lets everyone write what may leave now; file bytes are read on the way, and their end may
+    /// be an event. Returns whether anything was added to [`ClientSession::pending`].
     pub fn poll_transmit(&mut self, now: Instant, files: &mut dyn LaneFiles) -> bool {
         let mut is_written = self.flush(now);
         let count = self.lanes.len();
         let first = self.turn;
         for i in (first..first + count).map(|i| i % count) {
+            // A source at its end makes an event, and nothing to send.
+            self.touch(i);
             let lane = &mut self.lanes[i];
             if lane.error.is_some() {
                 continue;

@@ -1,0 +1,248 @@
+//! What the tests share: folders that go away, a real sshd with its own configuration, a client
+//! without the user's own.
+
+#![allow(dead_code, missing_docs, clippy::unwrap_used)] // Each test file uses a part of it.
+
+use std::cell::RefCell;
+use std::fs;
+use std::future::Future;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use fullbore::client::{Asker, Context};
+use fullbore::config::prompt::{Prompter, SecretText};
+use fullbore::config::ssh_config::{self, ConfigFile, HostConfig, Request};
+use fullbore::driver::clock::Clock;
+use fullbore::driver::environment::Machine;
+use fullbore::driver::random::SystemRandom;
+use fullbore::server::serve::host_key;
+use fullbore::transfer::Span;
+
+pub const WHOLE: Span = Span {
+    offset: 0,
+    size_hint: 0,
+    end_max: None,
+};
+
+/// A folder for one test, removed at its end.
+pub struct Folder(pub PathBuf);
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+impl Folder {
+    pub fn new(name: &str) -> Self {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("fullbore-{name}-{}-{count}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub fn write(&self, name: &str, content: &[u8]) -> PathBuf {
+        let path = self.file(name);
+        fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Makes a key pair `NAME` and `NAME.pub` in `folder`; returns the public line.
+pub fn make_key(folder: &Folder, name: &str) -> String {
+    let key = host_key::make(&mut SystemRandom::new()).unwrap();
+    let path = folder.write(name, key.to_openssh("test").unwrap().expose());
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let line = key.public_key().to_line("test");
+    folder.write(&format!("{name}.pub"), line.as_bytes());
+    line
+}
+
+/// The `sshd` of this machine, if it has one.
+pub fn sshd_path() -> Option<&'static Path> {
+    ["/usr/sbin/sshd", "/usr/local/sbin/sshd"]
+        .into_iter()
+        .map(Path::new)
+        .find(|path| path.exists())
+}
+
+/// A real sshd on a loopback port that lets the key `user` of its folder in.
+pub struct Sshd {
+    pub folder: Folder,
+    pub port: u16,
+    child: Child,
+}
+
+impl Sshd {
+    /// `None` where no sshd is installed.
+    pub fn start(extra: &str) -> Option<Self> {
+        let path = sshd_path()?;
+        let folder = Folder::new("sshd");
+        make_key(&folder, "host");
+        let user = make_key(&folder, "user");
+        folder.write("authorized_keys", format!("{user}\n").as_bytes());
+        // The privilege separation folder that packages make at their start.
+        let _ = fs::create_dir_all("/run/sshd");
+        let port = free_port();
+        let dir = folder.0.display();
+        let config = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {dir}/host\nPidFile none\n\
+             AuthorizedKeysFile {dir}/authorized_keys\nStrictModes no\nUsePAM no\n\
+             PasswordAuthentication no\nKbdInteractiveAuthentication no\n\
+             Subsystem sftp internal-sftp\nLogLevel VERBOSE\n{extra}\n"
+        );
+        let config = folder.write("sshd_config", config.as_bytes());
+        let mut child = Command::new(path)
+            .args(["-D", "-e", "-f"])
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        wait_for_line(&mut child, "Server listening on");
+        Some(Self {
+            folder,
+            port,
+            child,
+        })
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until the program has said it is there; its further output is thrown away.
+fn wait_for_line(child: &mut Child, text: &str) {
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    for line in lines.by_ref() {
+        let line = line.unwrap();
+        if line.contains(text) {
+            std::thread::spawn(move || lines.for_each(drop));
+            return;
+        }
+        eprintln!("{line}");
+    }
+    panic!("the program ended before it said {text:?}");
+}
+
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// Answers questions from a list, and keeps what was shown and asked.
+#[derive(Clone, Default)]
+pub struct Script {
+    pub answers: Arc<Mutex<Vec<&'static str>>>,
+    pub seen: Arc<Mutex<Vec<String>>>,
+}
+
+impl Script {
+    pub fn new(answers: &[&'static str]) -> Self {
+        let script = Self::default();
+        *script.answers.lock().unwrap() = answers.to_vec();
+        script
+    }
+
+    pub fn seen(&self) -> String {
+        self.seen.lock().unwrap().join("\n")
+    }
+}
+
+impl Prompter for Script {
+    fn secret(&mut self, question: &str) -> Option<SecretText> {
+        self.text(question)
+    }
+
+    fn text(&mut self, question: &str) -> Option<SecretText> {
+        self.tell(question);
+        let mut answers = self.answers.lock().unwrap();
+        if answers.is_empty() {
+            return None;
+        }
+        Some(SecretText::new(answers.remove(0).to_owned()))
+    }
+
+    fn tell(&mut self, message: &str) {
+        self.seen.lock().unwrap().push(message.to_owned());
+    }
+}
+
+/// A client that answers from a script and reads no configuration of the user's.
+pub fn context(script: &Script) -> Context {
+    Context {
+        environment: Rc::new(Machine),
+        asker: Asker::new(Box::new(script.clone())),
+        config_file: ConfigFile::None,
+        clock: Clock::start(),
+    }
+}
+
+/// The configuration for 127.0.0.1 at `port`, with the key in `folder` and its own known_hosts.
+pub fn host(folder: &Folder, port: u16, options: &[&str]) -> HostConfig {
+    let dir = folder.0.display();
+    let mut all: Vec<String> = options.iter().map(|o| (*o).to_owned()).collect();
+    all.extend([
+        format!("Port={port}"),
+        format!("IdentityFile={dir}/user"),
+        "IdentityAgent=none".to_owned(),
+        format!("UserKnownHostsFile={dir}/known_hosts"),
+        "GlobalKnownHostsFile=none".to_owned(),
+        "StrictHostKeyChecking=accept-new".to_owned(),
+    ]);
+    let request = Request {
+        host: "127.0.0.1",
+        user: None,
+        options: &all,
+        config_file: ConfigFile::None,
+    };
+    let defaults = fullbore::client::algorithm_defaults();
+    ssh_config::resolve(&Machine, &defaults, &request).unwrap()
+}
+
+/// Runs a client's future to its end.
+pub fn run<R>(future: impl Future<Output = R>) -> R {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let local = tokio::task::LocalSet::new();
+    let result = local.block_on(&runtime, future);
+    runtime.shutdown_background();
+    result
+}
+
+/// `len` bytes that differ from place to place.
+pub fn bytes(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ len as u64;
+    let mut out = Vec::with_capacity(len + 8);
+    while out.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        out.extend_from_slice(&state.to_le_bytes());
+    }
+    out.truncate(len);
+    out
+}
+
+/// A counter that a progress callback can change.
+pub type Shared<T> = Rc<RefCell<T>>;
