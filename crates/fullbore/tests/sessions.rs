@@ -436,7 +436,6 @@ fn the_first_byte_of_a_file_comes_after_so_many_legs() {
     assert_eq!(nanos / 100_000_000, LEGS_TO_FIRST_BYTE);
 }
 
-
 fn both_ways(config: PairConfig, rekey: Option<u64>, len: u64) {
     let seed = config.seed;
     let folder = Folder::new(&format!("both-{seed}-{len}"));

@@ -4,7 +4,7 @@
 #![allow(dead_code, missing_docs, clippy::unwrap_used)] // Each test file uses a part of it.
 
 use std::cell::RefCell;
-use std::fs;
+use std::fs::{self, File};
 use std::future::Future;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -15,14 +15,16 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use fullbore::client::{Asker, Context};
+use fullbore::client::{Asker, Context, Sftp};
 use fullbore::config::prompt::{Prompter, SecretText};
 use fullbore::config::ssh_config::{self, ConfigFile, HostConfig, Request};
 use fullbore::driver::clock::Clock;
 use fullbore::driver::environment::Machine;
 use fullbore::driver::random::SystemRandom;
-use fullbore::server::serve::host_key;
+use fullbore::server::serve::log::{Log, LogSink};
+use fullbore::server::serve::{ServeOptions, Server, host_key};
 use fullbore::transfer::Span;
+use fullbore_sftp::proto::{Attrs, OpenFlags};
 
 pub const WHOLE: Span = Span {
     offset: 0,
@@ -119,6 +121,14 @@ impl Sshd {
             port,
             child,
         })
+    }
+}
+
+impl Drop for OurServer {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.log.0.lock().unwrap().join("\n"));
+        }
     }
 }
 
@@ -244,5 +254,80 @@ pub fn bytes(len: usize) -> Vec<u8> {
     out
 }
 
+/// Puts `content` under `there`, which the test sees at `seen`, and gets it back.
+pub async fn round_trip(sftp: &Sftp, folder: &Folder, there: &str, seen: &Path, content: &[u8]) {
+    let source = Rc::new(File::open(folder.write("source", content)).unwrap());
+    let flags = OpenFlags::WRITE
+        .with(OpenFlags::CREAT)
+        .with(OpenFlags::TRUNC);
+    let there = there.as_bytes();
+    let handle = sftp.open(there, flags, &Attrs::EMPTY).await.unwrap();
+    let done = sftp.put(&handle, source, WHOLE, |_| {}).await.unwrap();
+    assert!(done.error.is_none(), "{:?}", done.error);
+    assert_eq!(done.end, content.len() as u64);
+    sftp.close(&handle).await.unwrap();
+    assert!(fs::read(seen).unwrap() == content);
+
+    let handle = sftp.open(there, OpenFlags::READ, &Attrs::EMPTY).await;
+    let handle = handle.unwrap();
+    let back = Rc::new(File::create(folder.file("back")).unwrap());
+    let mut told = 0;
+    let done = sftp.get(&handle, back, WHOLE, |p| told = p.bytes).await;
+    let done = done.unwrap();
+    assert!(done.error.is_none(), "{:?}", done.error);
+    let len = content.len() as u64;
+    assert_eq!((done.end, told), (len, len));
+    sftp.close(&handle).await.unwrap();
+    assert!(fs::read(folder.file("back")).unwrap() == content);
+}
+
+/// The sizes at which something may go wrong.
+pub const SIZES: [usize; 8] = [0, 1, 32_767, 32_768, 32_769, 261_120, 262_145, 5 << 20];
+
 /// A counter that a progress callback can change.
 pub type Shared<T> = Rc<RefCell<T>>;
+
+/// Our own server on a loopback port, with the key `user` of its folder let in, serving `root`.
+pub struct OurServer {
+    pub folder: Folder,
+    pub port: u16,
+    pub log: Lines,
+    server: Option<Server>,
+}
+
+/// Keeps the lines of a log.
+#[derive(Clone, Default)]
+pub struct Lines(pub Arc<Mutex<Vec<String>>>);
+
+impl LogSink for Lines {
+    fn line(&self, line: &str) {
+        self.0.lock().unwrap().push(line.to_owned());
+    }
+}
+
+impl OurServer {
+    pub fn start(change: impl FnOnce(&mut ServeOptions)) -> Self {
+        let folder = Folder::new("serve");
+        let user = make_key(&folder, "user");
+        folder.write("authorized_keys", format!("{user}\n").as_bytes());
+        fs::create_dir(folder.file("root")).unwrap();
+        let mut options = ServeOptions::new(&folder.0, &folder.0);
+        options.listen = vec![([127, 0, 0, 1], 0).into()];
+        options.authorized_keys = vec![folder.file("authorized_keys")];
+        options.root = folder.file("root");
+        options.workers = 1;
+        change(&mut options);
+        let log = Lines::default();
+        let server = Server::start(&options, Log::new(Arc::new(log.clone()))).unwrap();
+        Self {
+            port: server.addresses()[0].port(),
+            folder,
+            log,
+            server: Some(server),
+        }
+    }
+
+    pub fn stop(&mut self) {
+        self.server = None;
+    }
+}

@@ -6,12 +6,15 @@
 //! ```
 
 pub mod auth;
+mod connection;
 pub mod gate;
 pub mod host_key;
+mod listen;
 pub mod log;
 pub mod options;
 pub mod password;
 
+pub use listen::{HostKeyLine, ServeError, Server};
 pub use options::ServeOptions;
 
 #[cfg(test)]

@@ -1,0 +1,424 @@
+//! Listening, and handing connections to threads.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use fullbore_ssh::auth::ServerAuth;
+use fullbore_ssh::config::{HostKey, ServerConfig};
+use fullbore_ssh::connection::ConnectionConfig;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::task::LocalSet;
+
+use super::auth::Policy;
+use super::connection::{self, Shared};
+use super::gate::{Gate, Place};
+use super::host_key::{self, HostKeyError};
+use super::log::Log;
+use super::options::ServeOptions;
+use crate::config::fingerprint;
+use crate::driver::clock::Clock;
+use crate::driver::dial::tune;
+use crate::driver::pool::Pool;
+use crate::driver::random::SystemRandom;
+use crate::driver::stream::Stream;
+use crate::server::store::RootPolicy;
+
+/// Connections that wait in the kernel to be accepted. Linux caps it at its own limit.
+const BACKLOG: u32 = 1024;
+
+/// Connections on their way to a thread. More are turned away: the thread is stuck.
+const HANDED_OVER_MAX: usize = 256;
+
+/// Threads for file operations that may block, for the whole server, and what may wait for them.
+const FILE_THREADS_MAX: usize = 8;
+const FILE_QUEUE_MAX: usize = 1024;
+
+/// How long no connection is accepted when the machine is out of descriptors or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a silent client is believed to be there.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// Why a server does not start.
+#[derive(Debug)]
+pub enum ServeError {
+    /// A host key is missing or wrong.
+    HostKey(HostKeyError),
+    /// The folder that is to be served is none.
+    Root(PathBuf, io::Error),
+    /// An address cannot be listened on.
+    Listen(SocketAddr, io::Error),
+    /// No address is given.
+    NoAddress,
+    /// The machine gives no threads or the like.
+    System(io::Error),
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::HostKey(error) => error.fmt(f),
+            Self::Root(path, error) => write!(f, "cannot serve {}: {error}", path.display()),
+            Self::Listen(address, error) if error.kind() == io::ErrorKind::AddrInUse => write!(
+                f,
+                "cannot listen on {address}: another program does already; \
+                 choose another port with --listen"
+            ),
+            Self::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
+            Self::NoAddress => f.write_str("no address to listen on"),
+            Self::System(error) => write!(f, "cannot start: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}
+
+/// A server that runs. It goes on until [`Server::stop`].
+#[derive(Debug)]
+pub struct Server {
+    addresses: Vec<SocketAddr>,
+    host_keys: Vec<HostKeyLine>,
+    root: PathBuf,
+    key_count: usize,
+    stop: watch::Sender<bool>,
+    threads: Vec<JoinHandle<()>>,
+    pool: Pool,
+}
+
+/// A host key as people compare it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostKeyLine {
+    /// Its type, `ssh-ed25519` for one.
+    pub algorithm: String,
+    /// `SHA256:...`
+    pub fingerprint: String,
+    /// The public key as known_hosts has it behind the host's name.
+    pub line: String,
+    /// It was made just now.
+    pub is_new: bool,
+}
+
+/// A connection on its way to a thread.
+type HandedOver = (OwnedFd, SocketAddr, Place);
+
+impl Server {
+    /// Listens and starts serving.
+    ///
+    /// # Errors
+    /// What is wrong with the options, or with the machine.
+    pub fn start(options: &ServeOptions, log: Log) -> Result<Self, ServeError> {
+        let root = options
+            .root
+            .canonicalize()
+            .and_then(|root| std::fs::read_dir(&root).map(|_| root))
+            .map_err(|error| ServeError::Root(options.root.clone(), error))?;
+        let (host_keys, lines) = host_keys(options).map_err(ServeError::HostKey)?;
+        let runtime = runtime().map_err(ServeError::System)?;
+        let listeners = listen(&runtime, &options.listen)?;
+        let addresses: Vec<_> = listeners.iter().flat_map(TcpListener::local_addr).collect();
+        let (stop, stopped) = watch::channel(false);
+        let pool = Pool::new(FILE_THREADS_MAX, FILE_QUEUE_MAX);
+        let mut server = Self {
+            addresses,
+            host_keys: lines,
+            root: root.clone(),
+            key_count: policy(options, &log).key_count(),
+            stop,
+            threads: Vec::new(),
+            pool: pool.clone(),
+        };
+        let config = Arc::new(server_config(options, host_keys, &log));
+        let mut workers = Vec::new();
+        for _ in 0..worker_count(options) {
+            let (sender, receiver) = mpsc::channel(HANDED_OVER_MAX);
+            let plan = WorkerPlan {
+                options: options.clone(),
+                config: config.clone(),
+                root: root.clone(),
+                pool: pool.clone(),
+                log: log.clone(),
+                stop: stopped.clone(),
+            };
+            server.spawn("fullbore-serve", move || plan.run(receiver))?;
+            workers.push(sender);
+        }
+        let gate = Gate::new(options.gate);
+        let door = Door { gate, workers, log };
+        server.spawn("fullbore-accept", move || {
+            runtime.block_on(door.open(listeners, stopped));
+        })?;
+        Ok(server)
+    }
+
+    fn spawn(
+        &mut self,
+        name: &str,
+        body: impl FnOnce() + Send + 'static,
+    ) -> Result<(), ServeError> {
+        let builder = std::thread::Builder::new().name(name.to_owned());
+        let thread = builder.spawn(body).map_err(ServeError::System)?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// The addresses that are listened on, with the ports that were really given.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The host keys.
+    #[must_use]
+    pub fn host_keys(&self) -> &[HostKeyLine] {
+        &self.host_keys
+    }
+
+    /// The folder that is served.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Keys that could log in when the server started.
+    #[must_use]
+    pub const fn key_count(&self) -> usize {
+        self.key_count
+    }
+
+    /// Ends every connection with a word to the client, and waits for that, at most a few seconds.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.stop.send(true);
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so itself.
+            let _ = thread.join();
+        }
+        self.pool.close();
+    }
+}
+
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        // Sockets are looked at again after a few tasks: each moves megabytes in its turn.
+        .event_interval(8)
+        .build()
+}
+
+fn worker_count(options: &ServeOptions) -> usize {
+    if options.workers > 0 {
+        return options.workers;
+    }
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn host_keys(
+    options: &ServeOptions,
+) -> Result<(Vec<Arc<dyn HostKey>>, Vec<HostKeyLine>), HostKeyError> {
+    let mut keys = Vec::new();
+    if options.host_keys.is_empty() {
+        let path = options.own_host_key();
+        keys.push(host_key::read_or_make(&path, &mut SystemRandom::new())?);
+    }
+    for path in &options.host_keys {
+        keys.push((host_key::read(path)?, false));
+    }
+    let lines = keys.iter().map(|(key, is_new)| HostKeyLine {
+        algorithm: key.public_key().key_type().name().to_owned(),
+        fingerprint: fingerprint(&key.public_key().to_blob()),
+        line: key.public_key().to_line(""),
+        is_new: *is_new,
+    });
+    let lines = lines.collect();
+    let keys = keys
+        .into_iter()
+        .map(|(key, _)| Arc::new(key) as Arc<dyn HostKey>);
+    Ok((keys.collect(), lines))
+}
+
+fn policy(options: &ServeOptions, log: &Log) -> Policy {
+    Policy::new(
+        &options.authorized_keys,
+        options.user.clone(),
+        options.password.clone(),
+        log.clone(),
+    )
+}
+
+fn server_config(
+    options: &ServeOptions,
+    host_keys: Vec<Arc<dyn HostKey>>,
+    log: &Log,
+) -> ServerConfig {
+    let has_password = options.password.is_some();
+    ServerConfig {
+        host_keys,
+        connection: ConnectionConfig {
+            login_timeout: Some(options.login_grace),
+            keepalive_interval: Some(KEEPALIVE),
+            ..ConnectionConfig::default()
+        },
+        auth: ServerAuth {
+            methods: policy(options, log).methods(),
+            interactive_prompt: has_password.then(|| "Password: ".to_owned()),
+            ..ServerAuth::default()
+        },
+        ..ServerConfig::default()
+    }
+}
+
+fn listen(
+    runtime: &tokio::runtime::Runtime,
+    addresses: &[SocketAddr],
+) -> Result<Vec<TcpListener>, ServeError> {
+    if addresses.is_empty() {
+        return Err(ServeError::NoAddress);
+    }
+    let _inside = runtime.enter();
+    let listen_on = |address: &SocketAddr| {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        socket.set_reuseaddr(true)?;
+        socket.bind(*address)?;
+        socket.listen(BACKLOG)
+    };
+    addresses
+        .iter()
+        .map(|address| listen_on(address).map_err(|error| ServeError::Listen(*address, error)))
+        .collect()
+}
+
+/// What a thread needs to serve connections.
+struct WorkerPlan {
+    options: ServeOptions,
+    config: Arc<ServerConfig>,
+    root: PathBuf,
+    pool: Pool,
+    log: Log,
+    stop: watch::Receiver<bool>,
+}
+
+impl WorkerPlan {
+    fn run(self, receiver: mpsc::Receiver<HandedOver>) {
+        match runtime() {
+            Ok(runtime) => LocalSet::new().block_on(&runtime, self.serve(receiver)),
+            Err(error) => self
+                .log
+                .line(format_args!("a thread cannot start: {error}")),
+        }
+    }
+
+    async fn serve(self, mut receiver: mpsc::Receiver<HandedOver>) {
+        let shared = Rc::new(Shared {
+            policy: RefCell::new(policy(&self.options, &self.log)),
+            config: self.config,
+            root: RootPolicy::Confined { root: self.root },
+            read_only: self.options.read_only,
+            sessions_max: self.options.sessions_max,
+            clock: Clock::start(),
+            pool: self.pool,
+            log: self.log,
+        });
+        let mut connections = tokio::task::JoinSet::new();
+        // The sender goes when the door closes, which it does when the server stops.
+        while let Some((socket, peer, place)) = receiver.recv().await {
+            match Stream::socket(socket) {
+                Ok(stream) => {
+                    let stop = self.stop.clone();
+                    let task = connection::serve(shared.clone(), stream, peer, place, stop);
+                    connections.spawn_local(task);
+                }
+                Err(error) => shared.log.line(format_args!("{peer}: {error}")),
+            }
+            while connections.try_join_next().is_some() {}
+        }
+        while connections.join_next().await.is_some() {}
+    }
+}
+
+/// Where connections come in.
+struct Door {
+    gate: Gate,
+    workers: Vec<mpsc::Sender<HandedOver>>,
+    log: Log,
+}
+
+impl Door {
+    /// Accepts until the server stops.
+    async fn open(self, listeners: Vec<TcpListener>, mut stop: watch::Receiver<bool>) {
+        let mut next = 0;
+        loop {
+            tokio::select! {
+                accepted = accept_any(&listeners) => match accepted {
+                    Ok((stream, peer)) => {
+                        self.admit(stream, peer, next);
+                        next = (next + 1) % self.workers.len();
+                    }
+                    Err(error) => {
+                        self.log.line(format_args!("cannot accept: {error}"));
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+                _ = stop.wait_for(|stop| *stop) => return,
+            }
+        }
+    }
+
+    fn admit(&self, stream: TcpStream, peer: SocketAddr, worker: usize) {
+        let place = match self.gate.enter(peer.ip()) {
+            Ok(place) => place,
+            Err(refusal) => {
+                self.log
+                    .line(format_args!("{peer}: turned away: {refusal}"));
+                // RFC 4253 4.2 allows lines before the version. Nobody waits for this one.
+                let _ = stream.try_write(format!("Not now: {refusal}.\r\n").as_bytes());
+                return;
+            }
+        };
+        let socket = match stream.into_std() {
+            Ok(stream) => OwnedFd::from(stream),
+            Err(error) => {
+                self.log.line(format_args!("{peer}: {error}"));
+                return;
+            }
+        };
+        tune(socket.as_fd());
+        if self.workers[worker]
+            .try_send((socket, peer, place))
+            .is_err()
+        {
+            self.log
+                .line(format_args!("{peer}: turned away: no thread takes it"));
+        }
+    }
+}
+
+/// The next connection of any listener.
+async fn accept_any(listeners: &[TcpListener]) -> io::Result<(TcpStream, SocketAddr)> {
+    std::future::poll_fn(|cx| {
+        for listener in listeners {
+            if let std::task::Poll::Ready(result) = listener.poll_accept(cx) {
+                return std::task::Poll::Ready(result);
+            }
+        }
+        std::task::Poll::Pending
+    })
+    .await
+}
