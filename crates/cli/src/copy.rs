@@ -144,6 +144,9 @@ impl<'a> Sessions<'a> {
             .find(|(known, _)| known == place)
             .expect("every remote place was configured");
         let sftp = client::connect(config, &self.context).await?;
+        if let Some(limit) = self.plan.limit {
+            sftp.connection().limit_rate(limit);
+        }
         let side = SftpSide::new(sftp, prefix(config));
         self.open.push((place.clone(), side.clone()));
         Ok(side)

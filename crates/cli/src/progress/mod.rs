@@ -110,9 +110,10 @@ impl Observer for Progress {
     }
 }
 
-/// Columns of the terminal behind the standard error.
+/// Columns of the terminal behind the standard error; some say 0 when they do not know.
 fn terminal_width() -> usize {
-    rustix::termios::tcgetwinsize(std::io::stderr())
-        .map_or(80, |size| usize::from(size.ws_col))
-        .max(20)
+    match rustix::termios::tcgetwinsize(std::io::stderr()) {
+        Ok(size) if size.ws_col > 0 => usize::from(size.ws_col).max(20),
+        _ => 80,
+    }
 }

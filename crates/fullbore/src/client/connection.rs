@@ -13,6 +13,7 @@ use super::error::Error;
 use super::lane::Lane;
 use super::sftp::Sftp;
 use super::tunnel::ChannelTunnel;
+use crate::transfer::TokenBucket;
 
 /// A connection that is logged in. Clones share it; it is closed when the last clone and
 /// everything that was opened on it are gone.
@@ -62,6 +63,13 @@ impl Connection {
             _carrier: carrier,
         });
         Self { core, _life }
+    }
+
+    /// Lets at most so many Kbit a second pass, both ways together, from now on (scp's `-l`).
+    pub fn limit_rate(&self, kbit_per_second: u64) {
+        self.core.change(|state, now| {
+            state.limit = Some(TokenBucket::new(kbit_per_second, now));
+        });
     }
 
     /// Opens an SFTP session on a channel of its own. Servers allow several (OpenSSH: ten).

@@ -15,7 +15,7 @@ use super::error::Error;
 use crate::driver::clock::Clock;
 use crate::driver::pump::{Driven, Pump};
 use crate::session::{ClientSession, Event, LaneFiles};
-use crate::transfer::FileIo;
+use crate::transfer::{FileIo, TokenBucket};
 
 /// One connection. Handles change its state directly and wake the task; the task is the only one
 /// that moves bytes.
@@ -32,6 +32,8 @@ pub(super) struct State {
     pub(super) session: ClientSession,
     pub(super) lanes: Lanes,
     pub(super) plain: BTreeMap<ChannelId, Plain>,
+    /// The limit on bytes of the stream, both ways together.
+    pub(super) limit: Option<TokenBucket>,
     /// Events of the connection, while somebody logs in. Bounded: the connection waits for an
     /// answer to nearly each.
     news: VecDeque<SshEvent>,
@@ -154,6 +156,7 @@ impl Core {
                 session,
                 lanes: Lanes::default(),
                 plain: BTreeMap::new(),
+                limit: None,
                 news: VecDeque::new(),
                 news_waker: None,
                 task: None,
@@ -496,6 +499,10 @@ impl Driven for Task<'_> {
 
     fn is_finished(&self) -> bool {
         self.state.closed.is_some()
+    }
+
+    fn limit(&mut self) -> Option<&mut TokenBucket> {
+        self.state.limit.as_mut()
     }
 }
 

@@ -12,6 +12,7 @@ use fullbore_base::Instant;
 
 use super::clock::Clock;
 use super::stream::Stream;
+use crate::transfer::TokenBucket;
 
 /// What a pump can drive: a session of either role.
 pub trait Driven {
@@ -34,6 +35,24 @@ pub trait Driven {
     fn sent(&mut self, now: Instant, n: usize);
     /// Nothing will happen on this session any more, once `pending` has gone.
     fn is_finished(&self) -> bool;
+    /// The limit on bytes that the stream takes and brings, if there is one.
+    fn limit(&mut self) -> Option<&mut TokenBucket> {
+        None
+    }
+}
+
+/// How many of `len` bytes may pass now.
+fn allowed(session: &mut dyn Driven, now: Instant, len: usize) -> usize {
+    match session.limit() {
+        Some(limit) => len.min(usize::try_from(limit.room(now)).unwrap_or(usize::MAX)),
+        None => len,
+    }
+}
+
+fn count(session: &mut dyn Driven, n: usize) {
+    if let Some(limit) = session.limit() {
+        limit.take(n as u64);
+    }
 }
 
 /// Rounds of read, work and write before other tasks of the thread get their share: about 4 MiB.
@@ -91,14 +110,19 @@ impl Pump {
 
     /// Returns whether anything was written, or can no longer be.
     fn write(&mut self, cx: &mut Context<'_>, session: &mut dyn Driven, now: Instant) -> bool {
-        let bytes = session.pending();
-        if bytes.is_empty() || !self.writing {
+        if session.pending().is_empty() || !self.writing {
             return false;
         }
-        match self.stream.poll_write(cx, bytes) {
+        let len = session.pending().len();
+        let len = allowed(session, now, len);
+        if len == 0 {
+            return false;
+        }
+        match self.stream.poll_write(cx, &session.pending()[..len]) {
             Poll::Pending => false,
             Poll::Ready(Ok(n)) => {
                 session.sent(now, n);
+                count(session, n);
                 n > 0
             }
             Poll::Ready(Err(error)) => {
@@ -116,14 +140,16 @@ impl Pump {
         if !self.reading {
             return false;
         }
-        let space = session.input_space();
-        if space.is_empty() {
+        let len = session.input_space().len();
+        let len = allowed(session, now, len);
+        if len == 0 {
             return false;
         }
-        match self.stream.poll_read(cx, space) {
+        match self.stream.poll_read(cx, &mut session.input_space()[..len]) {
             Poll::Pending => false,
             Poll::Ready(Ok(n)) if n > 0 => {
                 session.handle_input(now, n);
+                count(session, n);
                 true
             }
             Poll::Ready(end) => {
@@ -137,7 +163,9 @@ impl Pump {
     /// Calls the session when its deadline has passed; otherwise sees that it will be. The timer
     /// is moved only when the deadline is earlier than what is set, not each time it moves on.
     fn time_out(&mut self, cx: &mut Context<'_>, session: &mut dyn Driven) -> bool {
-        let Some(at) = session.poll_timeout() else {
+        let refilled = session.limit().and_then(|limit| limit.wait());
+        let deadlines = session.poll_timeout().into_iter().chain(refilled);
+        let Some(at) = deadlines.min() else {
             return false;
         };
         let now = self.clock.now();
