@@ -5,12 +5,14 @@
 //! - [`session`]: the glue that runs SFTP over SSH channels, still without I/O.
 //! - [`client`]: a connection to a server as async handles.
 //! - [`server`]: `fullbore serve`, a whole SSH file server in one process.
+//! - [`demo`]: the main job with nothing else installed.
 //! - [`transfer`]: the copy planner.
 //! - [`driver`]: sockets, clocks, randomness, threads: the only place that has them.
 //! - [`config`]: ssh_config, known_hosts, authorized_keys, key files, destinations.
 
 pub mod client;
 pub mod config;
+pub mod demo;
 pub mod driver;
 pub mod server;
 pub mod session;

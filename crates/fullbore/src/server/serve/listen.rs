@@ -211,7 +211,7 @@ impl Drop for Server {
     }
 }
 
-fn runtime() -> io::Result<tokio::runtime::Runtime> {
+pub(super) fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()

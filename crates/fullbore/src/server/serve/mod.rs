@@ -13,9 +13,11 @@ mod listen;
 pub mod log;
 pub mod options;
 pub mod password;
+mod run;
 
 pub use listen::{HostKeyLine, ServeError, Server};
 pub use options::ServeOptions;
+pub use run::run;
 
 #[cfg(test)]
 pub(crate) mod tests {
