@@ -32,6 +32,9 @@ pub const EARLY_MESSAGES_MAX: u32 = 1024;
 /// that the server is of this kind (see [`ConnectionConfig::eager`]). No local window is smaller.
 pub const EAGER_BYTES_MAX: u32 = 32 * 1024;
 
+/// The longest data field of a message that is sent so. No server of ours takes less.
+pub const EAGER_MAXPACKET: u32 = 4 * 1024;
+
 /// The longest data field we take in one message of a peer that is not fullbore: what everybody
 /// takes, and OpenSSH's own.
 pub const MAXPACKET_OTHERS: u32 = 32 * 1024;
@@ -46,8 +49,8 @@ pub struct ConnectionConfig {
     /// [`LocalWindow`](crate::channel::window::LocalWindow)). At least [`EAGER_BYTES_MAX`], and
     /// 8/7 of the longest message that the application waits to see whole.
     pub local_window: u32,
-    /// Longest data field of a message that a fullbore peer may send; up to [`MAXPACKET_MAX`].
-    /// Others are told at most [`MAXPACKET_OTHERS`].
+    /// Longest data field of a message that a fullbore peer may send; up to [`MAXPACKET_MAX`], and
+    /// for a server at least [`EAGER_MAXPACKET`]. Others are told at most [`MAXPACKET_OTHERS`].
     pub local_maxpacket: u32,
     /// Channels at once; up to [`CHANNELS_MAX`].
     pub channels_max: usize,
@@ -84,9 +87,10 @@ impl Default for ConnectionConfig {
 
 impl ConnectionConfig {
     /// The values in force: out-of-range ones are moved to their limit.
-    pub(crate) fn clamped(mut self) -> Self {
+    pub(crate) fn clamped(mut self, is_server: bool) -> Self {
         self.local_window = self.local_window.max(EAGER_BYTES_MAX);
-        self.local_maxpacket = self.local_maxpacket.clamp(1, MAXPACKET_MAX);
+        let maxpacket_min = if is_server { EAGER_MAXPACKET } else { 1 };
+        self.local_maxpacket = self.local_maxpacket.clamp(maxpacket_min, MAXPACKET_MAX);
         self.channels_max = self.channels_max.clamp(1, CHANNELS_MAX);
         self
     }

@@ -115,7 +115,7 @@ impl Connection {
     }
 
     fn new(transport: Transport, login: Login, config: ConnectionConfig, now: Instant) -> Self {
-        let config = config.clamped();
+        let config = config.clamped(login.is_server());
         Self {
             transport,
             login,
@@ -307,6 +307,9 @@ impl Connection {
 
     /// Appends sealed packets to `out`: the transport's own, then control messages and window
     /// adjusts, then what the channels have staged, in turn. `None`: nothing to send, or no room.
+    ///
+    /// A buffer shorter than a longest packet ([`PAYLOAD_BYTES_MAX`] and a frame) works, with shorter
+    /// packets, unless the peer asks for a longer reply (a ping of 200 KiB): that waits for ever.
     #[must_use]
     pub fn poll_transmit(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
         let before = out.pending().len();

@@ -2,7 +2,7 @@
 
 use super::dispatch::{DATA_HEADER_LEN, EXTENDED_HEADER_LEN};
 use super::outlet::write_data_header;
-use super::{Connection, EAGER_BYTES_MAX, MAXPACKET_MAX, MAXPACKET_OTHERS};
+use super::{Connection, EAGER_BYTES_MAX, EAGER_MAXPACKET, MAXPACKET_MAX};
 use crate::channel::output::Early;
 use crate::channel::window::RemoteWindow;
 use crate::channel::{Exit, Remote, Signs, State, Stream, request};
@@ -166,7 +166,7 @@ impl Connection {
             // The first channel of a connection has the lowest number on both sides.
             channel.remote = Some(Remote {
                 id: 0,
-                window: RemoteWindow::new(EAGER_BYTES_MAX, MAXPACKET_OTHERS)?,
+                window: RemoteWindow::new(EAGER_BYTES_MAX, EAGER_MAXPACKET)?,
             });
             channel.output.early = Some(Box::new(Early {
                 opening: message,
@@ -228,10 +228,13 @@ impl Connection {
             }
             let limit = window.window().min(window.maxpacket()).min(MAXPACKET_MAX);
             let mut len = queue.len().min(limit as usize);
-            if self.transport.sealed_len_max(header_len + len) > out.room() {
+            while let over @ 1.. = self
+                .transport
+                .sealed_len_max(header_len + len)
+                .saturating_sub(out.room())
+            {
                 // A shorter packet only where waiting for the socket would not help.
-                let frame = self.transport.sealed_len_max(header_len);
-                len = len.min(out.room().saturating_sub(2 * frame));
+                len = len.saturating_sub(over);
                 if !out.is_empty() || len == 0 {
                     return Ok(Turn::NoRoom);
                 }
