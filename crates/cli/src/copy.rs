@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::rc::Rc;
+use std::time::Duration;
 
 use fullbore::client::{self, Asker, Context, Error};
 use fullbore::config::Environment;
@@ -18,6 +19,9 @@ use crate::exit::Exit;
 use crate::output;
 use crate::plan::{CopyPlan, Place, Report, Source};
 use crate::progress::Progress;
+
+/// How long a server is given to take the goodbye; the files are right by then.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The configuration of each host that takes part, by its place.
 type Hosts = Vec<(Place, HostConfig)>;
@@ -151,6 +155,14 @@ impl<'a> Sessions<'a> {
         self.open.push((place.clone(), side.clone()));
         Ok(side)
     }
+
+    /// Says goodbye, to those who still listen.
+    async fn close(self) {
+        for (_, side) in &self.open {
+            let closed = side.sftp().connection().close();
+            let _ = tokio::time::timeout(GOODBYE_TIMEOUT, closed).await;
+        }
+    }
 }
 
 /// What stands in front of a remote path. It identifies the place in every later run.
@@ -177,13 +189,15 @@ async fn copy(plan: &CopyPlan, hosts: &Hosts) -> Exit {
             return Exit::Connection;
         }
     }
-    match &plan.target {
+    let exit = match &plan.target {
         Place::Local => copy_to(&LocalSide, &mut sessions, &progress).await,
         remote @ Place::Remote { .. } => match sessions.of(remote).await {
             Ok(side) => copy_to(&side, &mut sessions, &progress).await,
             Err(_) => Exit::Connection,
         },
-    }
+    };
+    sessions.close().await;
+    exit
 }
 
 async fn copy_to<D: Side>(target: &D, sessions: &mut Sessions<'_>, progress: &Progress) -> Exit {

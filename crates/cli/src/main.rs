@@ -9,6 +9,8 @@ mod exit;
 mod output;
 mod plan;
 mod progress;
+mod serve;
+mod settings_file;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -35,6 +37,9 @@ fn run(arguments: &[OsString]) -> Exit {
             Ok(plan) => copy::run(&plan),
             Err(why) => exit::usage(&why),
         },
+        Ok(Task::Serve(values)) => serve::run(&values),
+        Ok(Task::HashPassword) => serve::hash_password(),
+        Ok(Task::Demo) => demo(),
         Ok(Task::Completions(shell)) => args::print_completions(shell),
         Ok(Task::Printed(exit)) => exit,
         Err(why) => exit::usage(&why),
@@ -50,4 +55,22 @@ fn is_sftp_server(called_as: Option<&OsStr>) -> bool {
 fn sftp_server(arguments: &[OsString]) -> Exit {
     let code = fullbore::server::sftp_server::main(arguments.iter().skip(1).cloned());
     Exit::Code(u8::try_from(code).unwrap_or(u8::MAX))
+}
+
+/// The main job with nothing else installed.
+fn demo() -> Exit {
+    match fullbore::demo::run() {
+        Ok(report) => {
+            output::print(&report.to_string());
+            if report.is_right() {
+                Exit::Done
+            } else {
+                Exit::Failed
+            }
+        }
+        Err(error) => {
+            output::error(&format!("fullbore: demo: {error}"));
+            Exit::Failed
+        }
+    }
 }

@@ -108,8 +108,35 @@ fn help_shows_every_flag_and_examples() {
     ] {
         assert!(help.contains(flag), "{flag} is missing:\n{help}");
     }
+    let help = text(&fullbore(&["serve", "--help"]).stdout);
+    for flag in [
+        "--listen",
+        "--host-key",
+        "--authorized-keys",
+        "--user",
+        "--root",
+        "--read-only",
+        "--config",
+        "--password-hash",
+        "--login-grace",
+        "--connections-max",
+        "--sessions-max",
+        "--workers",
+        "--quiet",
+        "Examples:",
+    ] {
+        assert!(help.contains(flag), "{flag} is missing:\n{help}");
+    }
     let help = text(&fullbore(&["--help"]).stdout);
-    for command in ["cp", "sftp-server", "completions", "Examples:"] {
+    for command in [
+        "cp",
+        "serve",
+        "sftp-server",
+        "demo",
+        "hash-password",
+        "completions",
+        "Examples:",
+    ] {
         assert!(help.contains(command), "{command} is missing:\n{help}");
     }
 }

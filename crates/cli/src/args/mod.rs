@@ -1,12 +1,14 @@
 //! The command line: from words to values. What they mean together is decided by `plan` and `serve`.
 
 mod copy;
+mod serve;
 
 use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 pub(crate) use copy::CopyValues;
+pub(crate) use serve::{FLAGS as SERVE_FLAGS, Kind, ServeValues};
 
 use crate::exit::Exit;
 use crate::output;
@@ -15,6 +17,12 @@ use crate::output;
 pub(crate) enum Task {
     /// `cp`
     Copy(CopyValues),
+    /// `serve`
+    Serve(ServeValues),
+    /// `hash-password`
+    HashPassword,
+    /// `demo`
+    Demo,
     /// `completions`
     Completions(clap_complete::Shell),
     /// Help or the version was asked for, and has been printed.
@@ -43,6 +51,14 @@ pub(crate) fn command() -> Command {
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
         .subcommand(copy::command())
+        .subcommand(serve::command())
+        .subcommand(
+            Command::new("hash-password")
+                .about("Asks for a password and prints its hash, for `serve --password-hash`"),
+        )
+        .subcommand(Command::new("demo").about(
+            "Shows it all on this machine: a private server, a copy up and down, hashes compared",
+        ))
         .subcommand(sftp_server_command())
         .subcommand(completions_command())
 }
@@ -86,6 +102,9 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Task, String> {
     let (name, matches) = matches.subcommand().ok_or("a command is missing")?;
     match name {
         "cp" => Ok(Task::Copy(CopyValues::from_matches(matches))),
+        "serve" => Ok(Task::Serve(ServeValues::from_matches(matches))),
+        "hash-password" => Ok(Task::HashPassword),
+        "demo" => Ok(Task::Demo),
         "completions" => shell(matches).map(Task::Completions),
         other => Err(format!("\"{other}\" cannot be used here")),
     }

@@ -1,0 +1,258 @@
+//! `fullbore serve` and `fullbore cp` against each other, as programs.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+/// A folder with a key, a folder to serve, and nothing of the user's own.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let path =
+            std::env::temp_dir().join(format!("fullbore-serve-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(path.join("root")).expect("a folder for the test");
+        let place = Place(path);
+        let made = Command::new("ssh-keygen")
+            .args(["-q", "-t", "ed25519", "-N", "", "-f", &place.at("key")])
+            .status()
+            .expect("this test needs a key: install ssh-keygen");
+        assert!(made.success());
+        place
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.0
+            .join(name)
+            .to_str()
+            .expect("the name is ASCII")
+            .to_owned()
+    }
+
+    fn serve(&self, arguments: &[&str]) -> Server {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_fullbore"))
+            .args([
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--root",
+                &self.at("root"),
+            ])
+            .args(["--authorized-keys", &self.at("key.pub")])
+            .args(arguments)
+            .env("XDG_DATA_HOME", self.at("data"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program runs");
+        let mut greeting = BufReader::new(child.stdout.take().expect("piped"));
+        let port = loop {
+            let mut line = String::new();
+            let len = greeting.read_line(&mut line).expect("readable");
+            assert_ne!(len, 0, "the server did not say its port");
+            if let Some((_, port)) = line.trim_end_matches(['.', '\n']).split_once(" port ") {
+                break port.to_owned();
+            }
+        };
+        Server {
+            child,
+            port,
+            _greeting: greeting,
+        }
+    }
+
+    fn copy(&self, server: &Server, arguments: &[&str]) -> Output {
+        let known = format!("UserKnownHostsFile={}", self.at("known_hosts"));
+        Command::new(env!("CARGO_BIN_EXE_fullbore"))
+            .args([
+                "cp",
+                "-F",
+                "none",
+                "-B",
+                "-P",
+                &server.port,
+                "-i",
+                &self.at("key"),
+            ])
+            .args(["-o", &known, "-o", "StrictHostKeyChecking=accept-new"])
+            .args(["-o", "IdentitiesOnly=yes", "-o", "IdentityAgent=none"])
+            .args(arguments)
+            .output()
+            .expect("the program runs")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Server {
+    child: Child,
+    port: String,
+    _greeting: BufReader<ChildStdout>,
+}
+
+impl Server {
+    fn stop(mut self) -> Option<i32> {
+        signal(&self.child, "TERM");
+        self.child.wait().expect("it ends").code()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("sh")
+        .args(["-c", &format!("kill -{name} {}", child.id())])
+        .status()
+        .expect("sh runs");
+    assert!(sent.success());
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Bytes that repeat nowhere near.
+fn content(len: usize) -> Vec<u8> {
+    (0..len as u64)
+        .flat_map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_le_bytes())
+        .take(len)
+        .collect()
+}
+
+#[test]
+fn files_go_both_ways_and_the_server_stops_on_a_signal() {
+    let place = Place::new("both");
+    let server = place.serve(&[]);
+    for len in [0, 1, 32_767, 32_768, 32_769, 3_000_000] {
+        std::fs::write(place.at("up"), content(len)).expect("written");
+        let output = place.copy(&server, &[&place.at("up"), "127.0.0.1:there"]);
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{len}: {}",
+            text(&output.stderr)
+        );
+        assert_eq!(
+            std::fs::read(place.at("root/there")).expect("arrived"),
+            content(len)
+        );
+        let output = place.copy(&server, &["--verify", "127.0.0.1:there", &place.at("down")]);
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{len}: {}",
+            text(&output.stderr)
+        );
+        assert_eq!(
+            std::fs::read(place.at("down")).expect("arrived"),
+            content(len)
+        );
+    }
+    let known = std::fs::read_to_string(place.at("known_hosts")).expect("remembered");
+    assert!(
+        known.starts_with(&format!("[127.0.0.1]:{} ssh-ed25519 ", server.port)),
+        "{known}"
+    );
+    let missing = place.copy(&server, &["127.0.0.1:missing", &place.at("x")]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(
+        text(&missing.stderr).contains("missing"),
+        "{}",
+        text(&missing.stderr)
+    );
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
+fn a_changed_host_key_is_refused_and_named() {
+    let place = Place::new("changed");
+    let server = place.serve(&[]);
+    let key = std::fs::read_to_string(place.at("key.pub")).expect("made");
+    std::fs::write(
+        place.at("known_hosts"),
+        format!("[127.0.0.1]:{} {key}", server.port),
+    )
+    .expect("written");
+    let output = place.copy(&server, &["127.0.0.1:x", &place.at("x")]);
+    assert_eq!(output.status.code(), Some(255));
+    let stderr = text(&output.stderr);
+    assert!(
+        stderr.contains("known_hosts") && stderr.contains("SHA256:"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn the_settings_file_and_the_key_decide() {
+    let place = Place::new("settings");
+    std::fs::write(
+        place.at("settings"),
+        "read-only = true\nuser = \"someone\"\n",
+    )
+    .expect("written");
+    std::fs::write(place.at("root/file"), "x").expect("written");
+    let server = place.serve(&["--config", &place.at("settings")]);
+    let output = place.copy(&server, &["someone@127.0.0.1:file", &place.at("got")]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let output = place.copy(&server, &[&place.at("got"), "someone@127.0.0.1:new"]);
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "read only: {}",
+        text(&output.stderr)
+    );
+    let output = place.copy(&server, &["other@127.0.0.1:file", &place.at("got")]);
+    assert_eq!(
+        output.status.code(),
+        Some(255),
+        "not this user: {}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn an_interrupt_ends_a_copy_that_waits() {
+    // It takes connections and never says a word.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = silent.local_addr().expect("bound").port().to_string();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_fullbore"))
+        .args([
+            "cp",
+            "-F",
+            "none",
+            "-B",
+            "-P",
+            &port,
+            "/etc/hostname",
+            "127.0.0.1:",
+        ])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let (mut stream, _) = silent.accept().expect("it connects");
+    // Its version line is there: the signal's handler is, too.
+    stream.read_exact(&mut [0; 4]).expect("it speaks");
+    signal(&child, "INT");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+}
+
+#[test]
+fn the_demonstration_is_right() {
+    let output = Command::new(env!("CARGO_BIN_EXE_fullbore"))
+        .arg("demo")
+        .output()
+        .expect("the program runs");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let stdout = text(&output.stdout);
+    assert!(stdout.contains("up") && stdout.contains("down"), "{stdout}");
+}
