@@ -24,7 +24,8 @@ enum Sent {
 
 impl Client {
     /// Writes what may be sent now into `out`; returns whether it wrote anything. Call again when
-    /// the outlet has room again, or after [`Client::handle_input`] or a new request.
+    /// the outlet has room again, or after [`Client::handle_input`] or a new request. A source that
+    /// turns out to be at its end makes an event and nothing to send: poll events afterwards.
     #[must_use = "what was written waits in the outlet for the transport to move"]
     pub fn poll_transmit(
         &mut self,
