@@ -11,11 +11,11 @@ use common::apps::{Ask, Flow};
 use common::*;
 use fullbore_base::Instant;
 use fullbore_sim::Endpoint;
-use fullbore_ssh::Connection;
 use fullbore_ssh::cipher::{Cipher, Mac};
 use fullbore_ssh::kex::Method;
 use fullbore_ssh::key::PrivateKey;
 use fullbore_ssh::packet::Compression;
+use fullbore_ssh::{Connection, Event};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -275,6 +275,40 @@ fn many_channels_share_a_connection_with_sshd() {
 }
 
 #[test]
+fn sshd_proves_the_host_keys_that_it_announces() {
+    let folder = Folder::new("second-key");
+    let second = folder.0.join("rsa");
+    if Command::new("ssh-keygen")
+        .args(["-q", "-t", "rsa", "-b", "2048", "-N", "", "-f"])
+        .arg(&second)
+        .status()
+        .is_err()
+    {
+        println!("no ssh-keygen: not tested");
+        return;
+    }
+    let Some(server) = sshd("prove", &format!("HostKey {}", second.display())) else {
+        return;
+    };
+    let mut config = client_config();
+    config.auth.user = user();
+    let app = Client::new(vec![key_attempt(2, true)], Vec::new());
+    let conn = Connection::client(Arc::new(config), provider(1), Instant::ZERO);
+    let mut node = Node::new(conn, app, 300 << 10);
+    let mut stream = connect(server.port);
+    drive(&mut stream, &mut node, |node| {
+        node.events.contains(&Event::HostKeysAnnounced)
+    });
+    let announced = node.conn.announced_host_keys().to_vec();
+    assert_eq!(announced.len(), 2);
+    node.conn.prove_host_keys(announced.clone()).unwrap();
+    drive(&mut stream, &mut node, |node| {
+        node.events.contains(&Event::HostKeysProved)
+    });
+    assert_eq!(node.conn.proved_host_keys(), announced);
+}
+
+#[test]
 fn the_client_reaches_another_host_through_sshd() {
     let Some(server) = sshd("jump", "") else {
         return;
@@ -296,18 +330,17 @@ fn the_client_reaches_another_host_through_sshd() {
     let mut stream = connect(server.port);
     drive(&mut stream, &mut node, |node| {
         node.conn.readable(ch).starts_with(b"SSH-2.0-OpenSSH")
-            && node
-                .events
-                .contains(&fullbore_ssh::Event::OpenFailed(refused))
+            && node.events.contains(&Event::OpenFailed(refused))
     });
 }
 
-/// Runs the stock client against our server: `cat` of a file, and compares.
+/// Runs the stock client against our server: `cat` of a file, and compares. Returns how many host
+/// keys the client knows then.
 fn ssh_through_us(
     name: &str,
     options: &[&str],
     change: impl FnOnce(&mut fullbore_ssh::config::ServerConfig),
-) {
+) -> usize {
     let folder = Folder::new(name);
     let identity = folder.key("id", &private_key(2));
     let mut bytes = vec![0; 5_000_000];
@@ -315,15 +348,14 @@ fn ssh_through_us(
     let file = folder.write("file", &bytes);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
+    let line = private_key(1).public_key().to_line("");
+    let line = format!("[127.0.0.1]:{port} {line}\n");
+    let known = folder.write("known_hosts", line.as_bytes());
+    let known_hosts = format!("UserKnownHostsFile={}", known.display());
     let child = Command::new("ssh")
         .args(["-F", "none", "-p", &port.to_string(), "-i"])
         .arg(identity)
-        .args([
-            "-o",
-            "StrictHostKeyChecking=no",
-            "-o",
-            "UserKnownHostsFile=/dev/null",
-        ])
+        .args(["-o", "StrictHostKeyChecking=yes", "-o", &known_hosts])
         .args([
             "-o",
             "IdentitiesOnly=yes",
@@ -353,6 +385,7 @@ fn ssh_through_us(
         "{} bytes came back",
         output.stdout.len()
     );
+    std::fs::read_to_string(known).unwrap().lines().count()
 }
 
 #[test]
@@ -366,7 +399,11 @@ fn the_stock_client_runs_a_program_on_our_server() {
     ssh_through_us("serve-rekey", &["-o", "RekeyLimit=1M"], |_| {});
     ssh_through_us("serve-rekey-us", &[], |c| c.transport.rekey.bytes = 1 << 20);
     ssh_through_us("serve-alive", &["-o", "ServerAliveInterval=1"], |_| {});
-    ssh_through_us("serve-keys", &["-o", "UpdateHostKeys=yes"], |_| {});
+    // It asks for proof of the key that it has not seen, and keeps it.
+    let known = ssh_through_us("serve-keys", &["-o", "UpdateHostKeys=yes"], |c| {
+        c.host_keys.push(host_key(6));
+    });
+    assert_eq!(known, 2);
     for cipher in Cipher::ALL {
         let option = format!("Ciphers={}", cipher.name());
         ssh_through_us("serve-cipher", &["-o", &option], |_| {});

@@ -146,6 +146,12 @@ fn soak(seed: u64) {
 }
 
 #[test]
+fn a_keepalive_behind_a_full_buffer_is_no_sign_of_death() {
+    soak(10_000);
+    soak(40_003);
+}
+
+#[test]
 fn connections_of_every_shape_deliver_every_byte() {
     let first = seed(1000);
     for seed in first..first + SEEDS {

@@ -25,6 +25,13 @@ pub(super) struct Liveness {
     last_input: Instant,
     /// Keepalives sent since anything was heard.
     unanswered: u32,
+    /// The last keepalive stands in the transmit buffer, behind bytes that the socket has not
+    /// taken: no answer can be expected while those move.
+    is_held: bool,
+    /// When the socket last took something.
+    last_output: Instant,
+    /// Bytes that the transmit buffer held when it was last seen.
+    pending_len: usize,
     /// The ping that is under way: its number and when it was queued.
     ping: Option<(u64, Instant)>,
     pings: u64,
@@ -41,6 +48,9 @@ impl Liveness {
             timers,
             last_input: now,
             unanswered: 0,
+            is_held: false,
+            last_output: now,
+            pending_len: 0,
             ping: None,
             pings: 0,
             srtt: None,
@@ -50,6 +60,23 @@ impl Liveness {
     pub(super) const fn on_input(&mut self, now: Instant) {
         self.last_input = now;
         self.unanswered = 0;
+    }
+
+    /// The transmit buffer as it is before anything is appended; `is_flushed`: no control message
+    /// waits outside of it.
+    pub(super) const fn on_output(&mut self, now: Instant, pending_len: usize, is_flushed: bool) {
+        if pending_len < self.pending_len {
+            self.last_output = now;
+        }
+        if pending_len == 0 && is_flushed {
+            self.is_held = false;
+        }
+        self.pending_len = pending_len;
+    }
+
+    /// The transmit buffer as it is behind what was appended.
+    pub(super) const fn on_appended(&mut self, pending_len: usize) {
+        self.pending_len = pending_len;
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
@@ -156,12 +183,16 @@ impl Connection {
             self.liveness.timers.arm(Timer::Keepalive as usize, heard);
             return;
         }
-        if is_listening && self.liveness.unanswered >= self.config.keepalive_count_max {
-            self.fail(Error::Closed(Closed::KeepaliveTimeout));
-            return;
-        }
-        if is_listening && self.ask(Awaited::Keepalive { sent: None }) {
-            self.liveness.unanswered += 1;
+        let is_under_way = self.liveness.is_held && self.liveness.last_output + interval > now;
+        if is_listening && !is_under_way {
+            if self.liveness.unanswered >= self.config.keepalive_count_max {
+                self.fail(Error::Closed(Closed::KeepaliveTimeout));
+                return;
+            }
+            if self.ask(Awaited::Keepalive { sent: None }) {
+                self.liveness.unanswered += 1;
+                self.liveness.is_held = true;
+            }
         }
         self.liveness
             .timers

@@ -210,6 +210,9 @@ impl ChannelOutlet<'_> {
     }
 
     fn note_sent(&mut self, len: usize, sealed: usize) {
+        self.connection
+            .liveness
+            .on_appended(self.tx.pending().len());
         let stats = &mut self.connection.stats;
         stats.wire_bytes_sent += sealed as u64;
         stats.channel_bytes_sent += len as u64;

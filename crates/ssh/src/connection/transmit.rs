@@ -32,6 +32,14 @@ enum Turn {
 
 impl Connection {
     pub(super) fn transmit(&mut self, now: Instant, out: &mut TxBuf) {
+        let is_flushed = self.control.is_empty();
+        self.liveness
+            .on_output(now, out.pending().len(), is_flushed);
+        self.fill(now, out);
+        self.liveness.on_appended(out.pending().len());
+    }
+
+    fn fill(&mut self, now: Instant, out: &mut TxBuf) {
         if !self.transmit_control(now, out) {
             return;
         }
@@ -50,7 +58,7 @@ impl Connection {
     }
 
     /// Sends what goes before channel data. True when all of it went and channel data may follow.
-    pub(super) fn transmit_control(&mut self, now: Instant, out: &mut TxBuf) -> bool {
+    fn transmit_control(&mut self, now: Instant, out: &mut TxBuf) -> bool {
         self.transport.poll_transmit(now, out);
         if self.error().is_some() || !self.transport.may_send() {
             return false;
