@@ -9,7 +9,7 @@
 //! | verb | contract |
 //! |---|---|
 //! | `input_space` + `handle_input(now, n)` | the driver reads the socket into the space lent and says how much; an empty space is back-pressure |
-//! | `handle_eof(now)` | the peer will send no more; an error unless the connection was being closed |
+//! | `handle_eof(now)` | the peer will send no more; what it sent before is still opened, then the connection ends |
 //! | `handle_timeout(now)` | a deadline passed; an early call does nothing |
 //! | `poll_timeout()` | the next deadline of all timers together |
 //! | `poll_event(now)` | opens received packets one after another until the application has something to know |
@@ -23,7 +23,10 @@
 //! - `Readable(ch)`: [`Connection::readable`] lends the payload where it was opened. Take what makes
 //!   sense with [`Connection::consume`]; what is left is kept by the channel, bounded by its window,
 //!   and comes back in front of the next bytes. Window credit returns as bytes are consumed.
-//! - [`Connection::outlet`] writes channel data straight into the packets it leaves in.
+//! - [`Connection::outlet`] writes channel data straight into the packets it leaves in. To read and
+//!   write at once, take the bytes out with [`Connection::lend`] and give them back.
+//! - `AuthRequest` and `ChannelOpen` want an answer before anything further is opened, `Request` an
+//!   answer before too many of them wait.
 //! - A dead connection keeps its error ([`Connection::error`]); every later call that can fail
 //!   returns it, `poll_transmit` still yields the goodbye, and `Event::Closed` comes once.
 //! - The caller's mistakes are errors of their own kind and never end the connection.
