@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fullbore::config::Environment as _;
-use fullbore::config::prompt::Prompter as _;
+use fullbore::config::prompt::{Prompter as _, Secret};
 use fullbore::driver::environment::Machine;
 use fullbore::driver::random::SystemRandom;
 use fullbore::driver::terminal::Person;
@@ -18,7 +18,6 @@ use fullbore::server::serve;
 use fullbore::server::serve::log::{LogSink, NoLog, StderrLog};
 use fullbore::server::serve::options::ServeOptions;
 use fullbore::server::serve::password::PasswordHash;
-use fullbore_ssh::key::Secret;
 
 use crate::args::{Kind, SERVE_FLAGS, ServeValues};
 use crate::exit::{self, Exit};

@@ -1,6 +1,7 @@
 //! Asking a person: what is asked, and the trait that does it. The terminal and SSH_ASKPASS are in
 //! `driver`.
 
+pub use fullbore_ssh::key::Secret;
 use zeroize::Zeroizing;
 
 /// A secret that is wiped when dropped.

@@ -47,7 +47,6 @@ pub(super) const RSA_BITS_MIN_DEFAULT: u32 = 2048;
 /// a plain list replaces. Names that this build does not speak are left out, and returned second.
 /// With defaults `a,b,c`: `^c,x` gives `c,x,a,b` if `x` is spoken.
 #[must_use]
-
 pub(super) fn apply(spec: &str, defaults: &[String]) -> (Vec<String>, Vec<String>) {
     let mut unknown = Vec::new();
     let list = match spec.as_bytes().first() {

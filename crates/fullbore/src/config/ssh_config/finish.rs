@@ -84,6 +84,9 @@ pub(super) fn finish(
     })
 }
 
+/// Name and value of an environment variable.
+type Variable = (Vec<u8>, Vec<u8>);
+
 type Parts = (
     ConnectionOptions,
     HostKeyOptions,
@@ -325,8 +328,8 @@ impl Finisher<'_> {
     }
 
     /// SetEnv first: it wins over SendEnv for the same name.
-    fn session_environment(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, String> {
-        let mut pairs: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    fn session_environment(&self) -> Result<Vec<Variable>, String> {
+        let mut pairs: Vec<Variable> = Vec::new();
         for word in self.settings.words(Keyword::SetEnv).unwrap_or_default() {
             let equals = word
                 .iter()
