@@ -119,6 +119,13 @@ impl Environment for Machine {
     fn replace_file(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         // A link is followed to the file that it means: the link stays.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        // A device (/dev/null, most often) is written to; a file must never take its place.
+        if fs::metadata(&path).is_ok_and(|data| !data.is_file()) {
+            return fs::OpenOptions::new()
+                .write(true)
+                .open(&path)?
+                .write_all(content);
+        }
         if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
             let mut builder = fs::DirBuilder::new();
             builder.recursive(true).mode(0o700).create(folder)?;
@@ -282,6 +289,21 @@ mod tests {
         Machine.replace_file(&link, b"new").expect("replaced");
         assert_eq!(fs::read(&real).expect("read"), b"new");
         assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
+    }
+
+    #[test]
+    fn a_device_stays_a_device() {
+        use std::os::unix::fs::FileTypeExt;
+        let folder = Folder::new();
+        let link = folder.0.join("known_hosts");
+        std::os::unix::fs::symlink("/dev/null", &link).expect("linked");
+        Machine.replace_file(&link, b"line").expect("swallowed");
+        let device = fs::metadata("/dev/null").expect("there").file_type();
+        assert!(device.is_char_device());
+        let inner = folder.0.join("folder");
+        fs::create_dir(&inner).expect("made");
+        assert!(Machine.replace_file(&inner, b"line").is_err());
+        assert!(inner.is_dir());
     }
 
     #[test]
