@@ -179,7 +179,8 @@ def run(ours, peer, folder, is_quick):
         capped = statistics.median(p[0][0] for p in pairs)
         free = statistics.median(p[1][0] for p in pairs)
         peak = max(p[1][1] for p in pairs)
-        per_mib.append(free / mib)
+        if mib >= 32:  # below that, a start costs as much
+            per_mib.append(free / mib)
         kept &= free <= RATIO_MAX * capped and peak < PEAK_BYTES_MAX
         theirs = "- | -"
         if mib <= 32 and os.path.exists(peer[0]):

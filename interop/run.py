@@ -37,7 +37,7 @@ def load_cases():
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-k", action="append", default=[], metavar="WORD", help="only cases with WORD in the name")
+    parser.add_argument("-k", action="append", default=[], metavar="WORD", help="only cases with WORD in the name; may be repeated")
     parser.add_argument("-j", type=int, default=max(2, os.cpu_count() or 2), help="cases at a time")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32))
     parser.add_argument("--binary", type=Path, default=HERE.parent / "target/release/fullbore")
@@ -104,7 +104,7 @@ def main():
     args = parse()
     if args.one:
         return run_one(args)
-    cases = [c for c in load_cases().values() if all(word in c.name for word in args.k)]
+    cases = [c for c in load_cases().values() if not args.k or any(word in c.name for word in args.k)]
     if args.list:
         print("\n".join(c.name for c in cases))
         return 0
