@@ -144,10 +144,18 @@ def write_fails(context):
     assert "no space left on device" in output, output
 
 
-def listing_case(name, reply):
+def listing_case(name, reply, is_once=False):
     @case(f"hostile-server-listing-{name}")
     def run(context):
-        kinds = {READDIR: reply}
+        asked = []
+
+        def readdir(number, body):
+            asked.append(number)
+            if is_once and len(asked) > 1:
+                return request(STATUS, number, u32(1), string("end"), string(""))
+            return reply(number)
+
+        kinds = {READDIR: readdir}
         for kind in (STAT, LSTAT):
             kinds[kind] = lambda n, body: request(ATTRS, n, FOLDER if body.endswith(b"folder") else ATTRIBUTES)
         server = paramiko_server(context, answering(by_kind=kinds))
@@ -157,14 +165,16 @@ def listing_case(name, reply):
         assert not (context.folder.parent / "escaped").exists()
 
 
-def one_name(name):
-    return lambda n, body: request(NAME, n, u32(1), string(name), string(""), ATTRIBUTES)
+def names(*all_names):
+    entries = b"".join(string(name) + string("") + ATTRIBUTES for name in all_names)
+    return lambda n: request(NAME, n, u32(len(all_names)), entries)
 
 
-listing_case("claims-4-gib-of-names", lambda n, body: request(NAME, n, u32(0xFFFF_FFFF), string("a"), string(""), u32(0)))
-listing_case("of-0-names-for-ever", lambda n, body: request(NAME, n, u32(0)))
-listing_case("with-a-path", one_name("../escaped"))
-listing_case("with-an-absolute-path", one_name("/escaped"))
+listing_case("claims-4-gib-of-names", lambda n: request(NAME, n, u32(0xFFFF_FFFF), string("a"), string(""), u32(0)))
+listing_case("of-0-names-for-ever", lambda n: request(NAME, n, u32(0)))
+listing_case("of-the-folder-itself-for-ever", names(*["."] * 2000))
+listing_case("with-a-path", names("../escaped"), is_once=True)
+listing_case("with-an-absolute-path", names("/escaped"), is_once=True)
 
 
 @case("hostile-server-floods-its-window")

@@ -5,12 +5,16 @@ import os
 from harness import MIB, case, same
 from servers import serve, sshd
 
-SIZE = 64 * MIB
+SIZE = 192 * MIB
+# A server that cannot hash what it has gets the last 64 MiB before the break again: blocks may be missing there.
+BREAK = 128 * MIB
+# Kbit/s, so that the break is hit.
+LIMIT = ["-l", "2000000"]
 
 
 def stop_half_way(context, server, source, target, watch, at):
     """Kills a copy once `watch` finds a partial file of `at` bytes."""
-    process = context.spawn(context.cp_command(server, source, target))
+    process = context.spawn(context.cp_command(server, *LIMIT, source, target))
     while process.child.poll() is None:
         if any(path.stat().st_size >= at for path in watch()):
             process.child.kill()
@@ -32,7 +36,7 @@ def resume_case(name, make_server, is_put):
         def watch():
             return [p for p in folder.iterdir() if p.is_file() and p.name not in ("x", "source")]
 
-        stop_half_way(context, server, *arguments, watch, 4 * MIB)
+        stop_half_way(context, server, *arguments, watch, BREAK)
         assert not (folder / "x").exists(), "half a file under the final name, or the copy was too fast"
         assert watch(), "nothing to resume from"
         _, output = context.cp(server, "-v", *arguments)
@@ -56,7 +60,7 @@ def changed_case(name, make_server):
         def watch():
             return [p for p in server.root.iterdir() if p.name != "x"]
 
-        stop_half_way(context, server, source, server.url("x"), watch, 4 * MIB)
+        stop_half_way(context, server, source, server.url("x"), watch, BREAK)
         for path in watch():
             with open(path, "r+b") as file:
                 file.write(b"changed")

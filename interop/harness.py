@@ -267,7 +267,7 @@ class Context:
         top = os.fsencode(self.dir("hard"))
         for i, name in enumerate(names):
             Path(os.fsdecode(os.path.join(top, name))).write_bytes(b"%d" % i + name)
-        inner = os.path.join(top, b"folder \xfe\n*")
+        inner = os.path.join(top, b"folder \xfe\n*" if any(b"\xff" in name for name in names) else b"folder\n*")
         os.mkdir(inner)
         Path(os.fsdecode(os.path.join(inner, b"inside"))).write_bytes(b"x")
         return Path(os.fsdecode(top))

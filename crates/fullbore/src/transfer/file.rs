@@ -20,6 +20,7 @@ use super::run::{Options, Tally};
 use super::side::{Fault, FaultKind, OpenHow, Side, Span};
 use super::temp::temp_path;
 use super::verify::{At, compare, prove};
+use crate::config::text::escape_for_display;
 
 /// Mode bits that a copy may hand on: no setuid, setgid or sticky bit.
 pub(super) const MODE_BITS: u32 = 0o777;
@@ -61,9 +62,17 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
             Ok(place) => self.copy_open(job, attrs, &file, &place).await,
             Err(fault) => Err(fault),
         };
+        let result = result.map_err(|fault| self.with_target(job, fault));
         // Nothing was written there: a failing close says nothing about the copy.
         let _ = self.source.close(file).await;
         result
+    }
+
+    /// The fault with the name of the target: the source's is told beside it.
+    fn with_target(&self, job: &FileJob<'_>, mut fault: Fault) -> Fault {
+        let target = [self.target.prefix().as_bytes(), job.target].concat();
+        fault.text = format!("to {}: {}", escape_for_display(&target), fault.text);
+        fault
     }
 
     async fn copy_open(

@@ -13,6 +13,12 @@ use crate::client::{DirEntry, Error, Sftp, Transferred};
 /// Names that one folder may have; a server that lists more is not believed.
 pub const NAMES_MAX: usize = 4 << 20;
 
+/// Bytes of the names of one folder, likewise.
+pub const NAMES_BYTES_MAX: usize = 256 << 20;
+
+/// READDIR replies without a name, neither the end: a server that goes on so never ends.
+const EMPTY_REPLIES_MAX: usize = 16;
+
 /// Requests for the next names of one folder that are in flight at once.
 const READDIRS_IN_FLIGHT_MAX: usize = 16;
 
@@ -45,6 +51,7 @@ impl SftpSide {
         let mut pool = Pool::new();
         let mut in_flight_max = 1;
         let mut is_at_end = false;
+        let (mut listed, mut listed_bytes, mut empty) = (0, 0, 0);
         loop {
             while !is_at_end && pool.len() < in_flight_max {
                 pool.push(self.sftp.readdir(handle));
@@ -55,6 +62,9 @@ impl SftpSide {
             match names? {
                 None => is_at_end = true,
                 Some(names) => {
+                    listed += names.len();
+                    listed_bytes += names.iter().map(|n| n.name.len()).sum::<usize>();
+                    empty += usize::from(names.is_empty());
                     entries.extend(names.into_iter().filter(is_entry).map(|entry| Entry {
                         name: entry.name,
                         attrs: entry.attrs,
@@ -62,8 +72,11 @@ impl SftpSide {
                     in_flight_max = (in_flight_max * 2).min(READDIRS_IN_FLIGHT_MAX);
                 }
             }
-            if entries.len() > NAMES_MAX {
+            if listed > NAMES_MAX || listed_bytes > NAMES_BYTES_MAX {
                 return Err(Fault::failure("the folder has too many entries"));
+            }
+            if empty > EMPTY_REPLIES_MAX {
+                return Err(Fault::failure("the server goes on listing no names"));
             }
         }
     }

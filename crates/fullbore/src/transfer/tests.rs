@@ -344,7 +344,7 @@ async fn a_full_disk_leaves_nothing_and_the_others_go_on() {
     .await
     .expect("fine");
     assert_eq!((summary.failed, summary.files), (1, 1));
-    assert!(log.has("failed /big: no space left on device"));
+    assert!(log.has("failed /big: to h:/d/big: no space left on device"));
     assert_eq!(target.file(b"/d/small").as_deref(), Some(&b"x"[..]));
     assert_eq!(target.paths().len(), 3);
 }
