@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use fullbore::config::Environment as _;
 use fullbore::config::prompt::{Prompter as _, Secret};
+use fullbore::config::text::parse_size;
 use fullbore::driver::environment::Machine;
 use fullbore::driver::random::SystemRandom;
 use fullbore::driver::terminal::Person;
@@ -62,6 +63,9 @@ pub(crate) fn hash_password() -> Exit {
     output::print(&format!("{hash}\n"));
     Exit::Done
 }
+
+/// Keys replaced more often than this would cost more than the bytes themselves.
+const REKEY_BYTES_MIN: u64 = 64 << 10;
 
 /// Values by flag, from both sources.
 type Values = BTreeMap<&'static str, Vec<OsString>>;
@@ -146,6 +150,11 @@ fn options(values: &ServeValues) -> Result<(ServeOptions, bool), String> {
     options.read_only = values.contains_key("read-only");
     if let Some(seconds) = number::<u32>(&values, "login-grace")? {
         options.login_grace = Duration::from_secs(u64::from(seconds));
+    }
+    if let Some(size) = word(&values, "rekey-limit")? {
+        options.rekey.bytes = parse_size(size.as_bytes())
+            .filter(|bytes| *bytes >= REKEY_BYTES_MIN)
+            .ok_or_else(|| format!("serve: --rekey-limit {size}: a size of 64K or more"))?;
     }
     if let Some(count) = number(&values, "connections-max")? {
         options.gate.connections_max = count;

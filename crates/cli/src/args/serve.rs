@@ -70,6 +70,12 @@ pub(crate) const FLAGS: &[Flag] = &[
         "SECONDS",
         "How long a login may take [default: 120]",
     ),
+    (
+        "rekey-limit",
+        Kind::One,
+        "BYTES",
+        "Replace a connection's keys after so many bytes (1M, 4G) [default: 64G]",
+    ),
     ("connections-max", Kind::One, "N", "Connections at once"),
     ("sessions-max", Kind::One, "N", "Sessions of one connection"),
     (

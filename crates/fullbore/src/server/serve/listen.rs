@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fullbore_ssh::auth::ServerAuth;
-use fullbore_ssh::config::{HostKey, ServerConfig};
+use fullbore_ssh::config::{HostKey, ServerConfig, TransportConfig};
 use fullbore_ssh::connection::ConnectionConfig;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -272,6 +272,10 @@ fn server_config(
             login_timeout: Some(options.login_grace),
             keepalive_interval: Some(KEEPALIVE),
             ..ConnectionConfig::default()
+        },
+        transport: TransportConfig {
+            rekey: options.rekey,
+            ..TransportConfig::default()
         },
         auth: ServerAuth {
             methods: policy(options, log).methods(),

@@ -4,6 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fullbore_ssh::config::RekeyLimits;
+
 use super::gate::GateLimits;
 use super::password::PasswordHash;
 
@@ -31,6 +33,8 @@ pub struct ServeOptions {
     pub password: Option<PasswordHash>,
     /// From the start of a connection to the end of its login.
     pub login_grace: Duration,
+    /// When the keys of a connection are replaced.
+    pub rekey: RekeyLimits,
     /// Connections at once.
     pub gate: GateLimits,
     /// Session channels of one connection.
@@ -60,6 +64,7 @@ impl ServeOptions {
             password: None,
             // OpenSSH's LoginGraceTime.
             login_grace: Duration::from_secs(120),
+            rekey: RekeyLimits::default(),
             gate: GateLimits::default(),
             // OpenSSH's MaxSessions.
             sessions_max: 10,
