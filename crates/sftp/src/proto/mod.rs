@@ -75,4 +75,4 @@ pub const DATA_HEADER_LEN: usize = 4 + 1 + 4 + 4;
 pub const HANDLE_BYTES_MAX: usize = 256;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

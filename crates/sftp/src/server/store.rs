@@ -128,7 +128,8 @@ pub struct CheckRange {
 }
 
 /// Files, folders and what can be asked about them. Paths are as the peer sent them: any bytes
-/// but zero, absolute or relative to the start folder, empty for that folder itself.
+/// but zero, absolute or relative to the start folder. An empty one names nothing, but for
+/// `realpath`, where it is the start folder.
 ///
 /// Methods that get a [`Token`] may return [`Outcome::Pending`]; all others answer at once. The
 /// server keeps the order of operations on one file: while one is pending, only reads go

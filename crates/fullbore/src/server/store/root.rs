@@ -123,13 +123,12 @@ impl Root {
         if !self.is_confined {
             return retry(|| fs::openat(&self.dir, path, flags, mode));
         }
-        // openat2 takes a mode only with a flag that makes something, and no empty path.
+        // openat2 takes a mode only with a flag that makes something.
         let mode = if flags.contains(OFlags::CREATE) {
             mode
         } else {
             Mode::empty()
         };
-        let path = if path.is_empty() { b"." } else { path };
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         let mut result = Err(Errno::AGAIN);
         for _ in 0..RACE_TRY_COUNT_MAX {

@@ -1,1 +1,0 @@
-//! A file system in memory.
