@@ -227,9 +227,10 @@ fn worker_count(options: &ServeOptions) -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-fn host_keys(
-    options: &ServeOptions,
-) -> Result<(Vec<Arc<dyn HostKey>>, Vec<HostKeyLine>), HostKeyError> {
+/// The keys to serve with, and what is told about each.
+type HostKeys = (Vec<Arc<dyn HostKey>>, Vec<HostKeyLine>);
+
+fn host_keys(options: &ServeOptions) -> Result<HostKeys, HostKeyError> {
     let mut keys = Vec::new();
     if options.host_keys.is_empty() {
         let path = options.own_host_key();
@@ -282,7 +283,6 @@ fn server_config(
             interactive_prompt: has_password.then(|| "Password: ".to_owned()),
             ..ServerAuth::default()
         },
-        ..ServerConfig::default()
     }
 }
 

@@ -92,7 +92,7 @@ pub(super) fn attrs(stat: &Stat) -> Attrs {
         size: Some(u64::try_from(stat.st_size).unwrap_or(0)),
         uid_gid: Some((stat.st_uid, stat.st_gid)),
         permissions: Some(stat.st_mode),
-        times: Some((seconds(stat.st_atime as i64), seconds(stat.st_mtime as i64))),
+        times: Some((seconds(stat.st_atime), seconds(stat.st_mtime))),
     }
 }
 
@@ -142,7 +142,7 @@ fn write_longname(line: &mut Vec<u8>, name: &[u8], stat: &Stat, now: i64, owners
     owners.write_group(line, stat.st_gid);
     pad(line, at, 8);
     write!(line, " {:>8} ", stat.st_size).expect("writing to memory does not fail");
-    write_time(line, stat.st_mtime as i64, now);
+    write_time(line, stat.st_mtime, now);
     line.push(b' ');
     line.extend_from_slice(name);
 }
