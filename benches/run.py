@@ -87,10 +87,10 @@ class Bench:
         ends = (server.url("source"), self.folder / "down") if way == "get" else (self.source, server.url("up"))
         return self.context.cp_command(server, "-q", *ends, options=[f"Ciphers={CIPHER}"])
 
-    def measure(self, server, command):
+    def measure(self, way, server, command):
         """One copy: seconds, CPU seconds of all processes of both ends, and each end's peak memory."""
-        for path in (self.folder / "down", server.here("up")):
-            path.unlink(missing_ok=True)
+        target = self.folder / "down" if way == "get" else server.here("up")
+        target.unlink(missing_ok=True)
         before = server.process.cpu_seconds()
         start = time.monotonic()
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=self.context.env)
@@ -102,6 +102,7 @@ class Bench:
         assert child.returncode == 0, f"exit {child.returncode}: {' '.join(map(str, command))}"
         time.sleep(0.3)  # the server's processes for this connection end and are counted
         cpu = server.process.cpu_seconds() - before + usage.ru_utime + usage.ru_stime
+        harness.same(self.source, target)
         return {"speed": self.size / seconds / 1e6, "cpu": cpu / (self.size / GIB), **peaks.largest}
 
     def run(self):
@@ -116,13 +117,11 @@ class Bench:
         for round_number in range(self.args.rounds + 1):
             for name, plan in plans.items():
                 for way in ("get", "put"):
-                    found = self.measure(*plan(way))
+                    found = self.measure(way, *plan(way))
                     if round_number == 0:
                         continue  # warms the caches
                     results.setdefault(f"{name} {way}", []).append(found)
                     print(f"round {round_number} {name:10} {way}: {found['speed']:7.0f} MB/s {found['cpu']:5.2f} s/GiB", flush=True)
-        harness.same(self.source, self.folder / "down")
-        harness.same(self.source, ours.here("up"))
         return {key: {k: statistics.median(r[k] for r in rows) for k in rows[0]} for key, rows in results.items()}
 
 
