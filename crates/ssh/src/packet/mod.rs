@@ -3,6 +3,7 @@
 //! Owns sequence numbers, the use counts of keys and the compression streams. Does not own when
 //! keys change (transport). Read first: RFC 4253 section 6.
 
+mod direction;
 mod open;
 mod seal;
 #[cfg(test)]

@@ -1,28 +1,17 @@
 //! Packets that arrive.
 
-use super::Compression;
+use super::direction::Direction;
 use super::zlib::Inflate;
-use crate::cipher::Layout;
 use crate::config::{PACKET_LEN_MAX, PACKETS_PER_KEY_MAX, PAYLOAD_BYTES_MAX};
 use crate::error::{Error, InvalidMessage, PeerMisbehaved};
 use crate::provider::OpeningKey;
 use std::ops::Range;
 
-/// The incoming direction: the key in use and what it has been used for.
+/// The incoming direction, and the packet at its front.
 pub(crate) struct Opener {
-    key: Option<Box<dyn OpeningKey>>,
-    layout: Layout,
-    /// Of the next packet.
-    sequence: u32,
-    /// Packets under the present key.
-    packets: u64,
-    /// Bytes on the wire under the present key.
-    bytes: u64,
+    pub(crate) direction: Direction<dyn OpeningKey, Inflate>,
     /// The length word of the packet at the front, once known and within its limits.
     packet_len: Option<u32>,
-    inflate: Option<Inflate>,
-    compression: Compression,
-    is_authenticated: bool,
 }
 
 /// A packet that was opened at the front of the buffer.
@@ -37,77 +26,29 @@ pub(crate) struct Opened {
 
 impl Opener {
     /// In the clear, as a connection starts.
-    pub(crate) fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
-            key: None,
-            layout: Layout::PLAIN,
-            sequence: 0,
-            packets: 0,
-            bytes: 0,
+            direction: Direction::new(),
             packet_len: None,
-            inflate: None,
-            compression: Compression::None,
-            is_authenticated: false,
         }
-    }
-
-    /// NEWKEYS came: what follows uses `key`.
-    pub(crate) fn install(
-        &mut self,
-        key: Box<dyn OpeningKey>,
-        layout: Layout,
-        compression: Compression,
-        reset_sequence: bool,
-    ) {
-        self.key = Some(key);
-        self.layout = layout;
-        self.packets = 0;
-        self.bytes = 0;
-        self.compression = compression;
-        if reset_sequence {
-            self.sequence = 0;
-        }
-        self.start_compression();
-    }
-
-    /// Delayed compression starts.
-    pub(crate) fn on_authenticated(&mut self) {
-        self.is_authenticated = true;
-        self.start_compression();
-    }
-
-    fn start_compression(&mut self) {
-        self.inflate = match self.compression {
-            Compression::None => None,
-            Compression::ZlibDelayed => self.is_authenticated.then(Inflate::new),
-        };
-    }
-
-    pub(crate) const fn has_key(&self) -> bool {
-        self.key.is_some()
-    }
-
-    pub(crate) const fn packets(&self) -> u64 {
-        self.packets
-    }
-
-    pub(crate) const fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     /// The sequence number of the packet opened last.
     pub(crate) const fn last_sequence(&self) -> u32 {
-        self.sequence.wrapping_sub(1)
+        self.direction.sequence.wrapping_sub(1)
     }
 
     /// The payload that was decompressed last.
     pub(crate) fn inflated(&self) -> &[u8] {
-        self.inflate.as_ref().map_or(&[], Inflate::output)
+        self.direction.stream.as_ref().map_or(&[], Inflate::output)
     }
 
     /// As [`Opener::inflated`], to be changed in place.
     pub(crate) fn inflated_mut(&mut self) -> &mut [u8] {
-        self.inflate.as_mut().map_or(&mut [], Inflate::output_mut)
+        self.direction
+            .stream
+            .as_mut()
+            .map_or(&mut [], Inflate::output_mut)
     }
 
     /// Opens the packet at the front of `buf` in place; `None` while it is not there in full. The
@@ -117,21 +58,21 @@ impl Opener {
             return Ok(None);
         };
         let packet_end = 4 + packet_len as usize;
-        let wire_len = packet_end + self.layout.tag_len;
+        let wire_len = packet_end + self.direction.layout.tag_len;
         if buf.len() < wire_len {
             return Ok(None);
         }
-        if self.packets >= PACKETS_PER_KEY_MAX {
+        if self.direction.packets >= PACKETS_PER_KEY_MAX {
             return Err(PeerMisbehaved::PacketsPerKey.into());
         }
         let (packet, tag) = buf[..wire_len].split_at_mut(packet_end);
-        if let Some(key) = &mut self.key {
-            key.open(self.sequence, packet, tag)
+        if let Some(key) = &mut self.direction.key {
+            key.open(self.direction.sequence, packet, tag)
                 .map_err(|_| PeerMisbehaved::BadMac)?;
         }
         self.advance(wire_len)?;
         let payload = payload_range(packet)?;
-        let payload = match &mut self.inflate {
+        let payload = match &mut self.direction.stream {
             Some(inflate) => {
                 inflate.run(&packet[payload])?;
                 None
@@ -145,20 +86,19 @@ impl Opener {
         if self.packet_len.is_some() {
             return Ok(self.packet_len);
         }
-        let head_len = self.key.as_ref().map_or(4, |key| key.head_len());
+        let head_len = self.direction.key.as_ref().map_or(4, |key| key.head_len());
         let Some(head) = buf.get_mut(..head_len) else {
             return Ok(None);
         };
-        let packet_len = match &mut self.key {
-            Some(key) => key.packet_len(self.sequence, head),
+        let packet_len = match &mut self.direction.key {
+            Some(key) => key.packet_len(self.direction.sequence, head),
             None => u32::from_be_bytes([head[0], head[1], head[2], head[3]]),
         };
         if packet_len > PACKET_LEN_MAX {
             return Err(PeerMisbehaved::PacketTooLong { packet_len }.into());
         }
-        let counted = if self.layout.len_is_padded { 4 } else { 0 };
-        let padded = counted + packet_len as usize;
-        if packet_len < PACKET_LEN_MIN || !padded.is_multiple_of(self.layout.block_len) {
+        let padded = self.direction.counted_len() + packet_len as usize;
+        if packet_len < PACKET_LEN_MIN || !padded.is_multiple_of(self.direction.layout.block_len) {
             return Err(InvalidMessage::PacketLength.into());
         }
         self.packet_len = Some(packet_len);
@@ -167,20 +107,12 @@ impl Opener {
 
     fn advance(&mut self, wire_len: usize) -> Result<(), Error> {
         self.packet_len = None;
-        self.packets += 1;
-        self.bytes += wire_len as u64;
-        self.sequence = self.sequence.wrapping_add(1);
+        self.direction.advance(wire_len);
         // OpenSSH PROTOCOL 1.10: no wrap before the first NEWKEYS; nobody needs 2^32 packets there.
-        if self.sequence == 0 && self.key.is_none() {
+        if self.direction.sequence == 0 && self.direction.key.is_none() {
             return Err(PeerMisbehaved::SequenceWrap.into());
         }
         Ok(())
-    }
-
-    #[cfg(test)]
-    pub(crate) fn set_usage(&mut self, sequence: u32, packets: u64) {
-        self.sequence = sequence;
-        self.packets = packets;
     }
 }
 

@@ -1,8 +1,7 @@
 //! Packets that leave.
 
-use super::Compression;
+use super::direction::Direction;
 use super::zlib::Deflate;
-use crate::cipher::Layout;
 use crate::config::PACKETS_PER_KEY_MAX;
 use crate::provider::SealingKey;
 
@@ -12,94 +11,32 @@ pub(crate) const HEADER_LEN: usize = 5;
 /// RFC 4253 6: at least four bytes of padding.
 const PADDING_MIN: usize = 4;
 
-/// The outgoing direction: the key in use and what it has been used for.
+/// The outgoing direction.
 pub(crate) struct Sealer {
-    key: Option<Box<dyn SealingKey>>,
-    layout: Layout,
-    sequence: u32,
-    /// Packets under the present key.
-    packets: u64,
-    /// Bytes on the wire under the present key.
-    bytes: u64,
-    deflate: Option<Deflate>,
-    compression: Compression,
-    is_authenticated: bool,
+    pub(crate) direction: Direction<dyn SealingKey, Deflate>,
 }
 
 impl Sealer {
     /// In the clear, as a connection starts.
-    pub(crate) fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
-            key: None,
-            layout: Layout::PLAIN,
-            sequence: 0,
-            packets: 0,
-            bytes: 0,
-            deflate: None,
-            compression: Compression::None,
-            is_authenticated: false,
+            direction: Direction::new(),
         }
-    }
-
-    /// NEWKEYS was sent: what follows uses `key`.
-    pub(crate) fn install(
-        &mut self,
-        key: Box<dyn SealingKey>,
-        layout: Layout,
-        compression: Compression,
-        reset_sequence: bool,
-    ) {
-        self.key = Some(key);
-        self.layout = layout;
-        self.packets = 0;
-        self.bytes = 0;
-        self.compression = compression;
-        if reset_sequence {
-            self.sequence = 0;
-        }
-        self.start_compression();
-    }
-
-    /// Delayed compression starts.
-    pub(crate) fn on_authenticated(&mut self) {
-        self.is_authenticated = true;
-        self.start_compression();
-    }
-
-    /// RFC 4253 6.2: the context starts anew after each key exchange.
-    fn start_compression(&mut self) {
-        self.deflate = match self.compression {
-            Compression::None => None,
-            Compression::ZlibDelayed => self.is_authenticated.then(Deflate::new),
-        };
     }
 
     pub(crate) const fn compresses(&self) -> bool {
-        self.deflate.is_some()
-    }
-
-    pub(crate) const fn has_key(&self) -> bool {
-        self.key.is_some()
-    }
-
-    pub(crate) const fn packets(&self) -> u64 {
-        self.packets
-    }
-
-    pub(crate) const fn bytes(&self) -> u64 {
-        self.bytes
+        self.direction.stream.is_some()
     }
 
     /// Whether the next packet would repeat a nonce.
     pub(crate) const fn is_exhausted(&self) -> bool {
-        self.packets >= PACKETS_PER_KEY_MAX
+        self.direction.packets >= PACKETS_PER_KEY_MAX
     }
 
     /// Worked example, AES-GCM, payload 100: 1 + 100 + 11 = 112 = 7 blocks; 11 bytes of padding.
     fn padding_len(&self, payload_len: usize) -> usize {
-        let counted = if self.layout.len_is_padded { 4 } else { 0 };
-        let unpadded = counted + 1 + payload_len;
-        let block = self.layout.block_len;
+        let unpadded = self.direction.counted_len() + 1 + payload_len;
+        let block = self.direction.layout.block_len;
         let padding = block - unpadded % block;
         if padding < PADDING_MIN {
             padding + block
@@ -110,13 +47,13 @@ impl Sealer {
 
     /// Length on the wire of a packet with a payload of `payload_len` as it goes into the packet.
     pub(crate) fn sealed_len(&self, payload_len: usize) -> usize {
-        HEADER_LEN + payload_len + self.padding_len(payload_len) + self.layout.tag_len
+        HEADER_LEN + payload_len + self.padding_len(payload_len) + self.direction.layout.tag_len
     }
 
     /// The same for a message before compression: an upper bound.
     pub(crate) fn sealed_len_max(&self, message_len: usize) -> usize {
         if self.compresses() {
-            self.sealed_len(Deflate::bound(message_len)) + self.layout.block_len
+            self.sealed_len(Deflate::bound(message_len)) + self.direction.layout.block_len
         } else {
             self.sealed_len(message_len)
         }
@@ -125,7 +62,7 @@ impl Sealer {
     /// Lays `message` out at the front of `buf` and seals it, compressed if that is on; returns
     /// the length on the wire, at most `sealed_len_max`.
     pub(crate) fn seal_message(&mut self, buf: &mut [u8], message: &[u8]) -> usize {
-        let payload = match &mut self.deflate {
+        let payload = match &mut self.direction.stream {
             Some(deflate) => deflate.run(message),
             None => message,
         };
@@ -145,22 +82,18 @@ impl Sealer {
         let padding_len = self.padding_len(payload_len);
         let packet_len = 1 + payload_len + padding_len;
         let (packet, tag) = buf.split_at_mut(4 + packet_len);
-        assert_eq!(tag.len(), self.layout.tag_len, "buf is sealed_len long");
+        assert_eq!(
+            tag.len(),
+            self.direction.layout.tag_len,
+            "buf is sealed_len long"
+        );
         let len_word = u32::try_from(packet_len).expect("payloads are bounded under 4 GiB");
         packet[..4].copy_from_slice(&len_word.to_be_bytes());
         packet[4] = u8::try_from(padding_len).expect("padding is under two blocks of 16");
         packet[HEADER_LEN + payload_len..].fill(0);
-        if let Some(key) = &mut self.key {
-            key.seal(self.sequence, packet, tag);
+        if let Some(key) = &mut self.direction.key {
+            key.seal(self.direction.sequence, packet, tag);
         }
-        self.sequence = self.sequence.wrapping_add(1);
-        self.packets += 1;
-        self.bytes += buf.len() as u64;
-    }
-
-    #[cfg(test)]
-    pub(crate) fn set_usage(&mut self, sequence: u32, packets: u64) {
-        self.sequence = sequence;
-        self.packets = packets;
+        self.direction.advance(buf.len());
     }
 }

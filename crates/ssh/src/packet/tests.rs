@@ -36,7 +36,9 @@ fn padding_is_4_to_255_and_fills_blocks_under_every_suite() {
         let layout = suite.layout();
         let mut sealer = Sealer::new();
         let key = Fake::new(1).sealing_key(suite, &material);
-        sealer.install(key, layout, Compression::None, false);
+        sealer
+            .direction
+            .install(key, layout, Compression::None, false);
         for payload_len in 1..100 {
             let sealed_len = sealer.sealed_len(payload_len);
             let mut buf = vec![0xee; sealed_len];
@@ -63,7 +65,7 @@ fn plain_packets_count_their_length_word() {
 
 #[test]
 fn a_compressed_stream_comes_back_packet_by_packet() {
-    let (mut deflate, mut inflate) = (Deflate::new(), Inflate::new());
+    let (mut deflate, mut inflate) = (Deflate::default(), Inflate::default());
     let mut random = Fake::new(3);
     for len in [1, 2, 100, 5000, 32_768, PAYLOAD_BYTES_MAX, 1] {
         let mut noise = vec![0; len];
@@ -89,7 +91,7 @@ fn a_bomb_is_defused_at_the_limit() {
         Compress::new(flate2::Compression::best(), true)
             .compress_vec(&vec![0; len], &mut packed, FlushCompress::Sync)
             .expect("room enough");
-        let mut inflate = Inflate::new();
+        let mut inflate = Inflate::default();
         let expected = if fits {
             Ok(())
         } else {
@@ -103,15 +105,15 @@ fn a_bomb_is_defused_at_the_limit() {
 #[test]
 fn damaged_ended_and_empty_streams_are_refused() {
     let damaged = Err(Error::from(InvalidMessage::Compression));
-    assert_eq!(Inflate::new().run(b"no zlib at all"), damaged);
+    assert_eq!(Inflate::default().run(b"no zlib at all"), damaged);
     let mut finished = Vec::with_capacity(1000);
     Compress::new(flate2::Compression::fast(), true)
         .compress_vec(b"all", &mut finished, FlushCompress::Finish)
         .expect("room enough");
-    assert_eq!(Inflate::new().run(&finished), damaged);
+    assert_eq!(Inflate::default().run(&finished), damaged);
     // A header and nothing in it.
     assert_eq!(
-        Inflate::new().run(&[0x78, 0x9c]),
+        Inflate::default().run(&[0x78, 0x9c]),
         Err(InvalidMessage::Empty.into())
     );
 }
@@ -124,7 +126,7 @@ fn a_stream_of_zlib_itself_is_understood() {
         0xcf, 0xd3, 0x01, 0x32, 0xe0, 0xfc, 0xd2, 0xe2, 0x6c, 0x80, 0x00,
     ];
     let second = [0x02, 0x61, 0x80, 0x00];
-    let mut inflate = Inflate::new();
+    let mut inflate = Inflate::default();
     inflate.run(&first).expect("well-formed");
     assert_eq!(inflate.output(), b"attack at dawn, attack at dusk");
     inflate.run(&second).expect("well-formed");

@@ -10,20 +10,22 @@ use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
 /// The stream of packets that leave.
-pub(super) struct Deflate {
+pub(crate) struct Deflate {
     stream: Compress,
     output: Vec<u8>,
 }
 
-impl Deflate {
-    pub(super) fn new() -> Self {
+impl Default for Deflate {
+    fn default() -> Self {
         // Level 6 is zlib's and OpenSSH's.
         Self {
             stream: Compress::new(flate2::Compression::new(6), true),
             output: Vec::new(),
         }
     }
+}
 
+impl Deflate {
     /// The most that `message_len` bytes become: miniz's own bound, and the flush marker.
     pub(super) const fn bound(message_len: usize) -> usize {
         256 + message_len + message_len / 8
@@ -49,19 +51,21 @@ impl Deflate {
 }
 
 /// The stream of packets that arrive.
-pub(super) struct Inflate {
+pub(crate) struct Inflate {
     stream: Decompress,
     output: Vec<u8>,
 }
 
-impl Inflate {
-    pub(super) fn new() -> Self {
+impl Default for Inflate {
+    fn default() -> Self {
         Self {
             stream: Decompress::new(true),
             output: Vec::new(),
         }
     }
+}
 
+impl Inflate {
     pub(super) fn output(&self) -> &[u8] {
         &self.output
     }

@@ -138,7 +138,7 @@ impl Transport {
         if !(is_above || is_service) {
             return Ok(());
         }
-        if !self.opener.has_key() {
+        if !self.opener.direction.has_key() {
             return Err(PeerMisbehaved::UnexpectedMessage { message }.into());
         }
         if self.exchange.is_remote_in_kex() {

@@ -457,8 +457,12 @@ impl Transport {
         match std::mem::replace(&mut self.exchange.step, Step::Idle) {
             Step::AwaitNewKeys(keys) => {
                 let reset = self.exchange.strict;
-                self.opener
-                    .install(keys.key, keys.suite.layout(), keys.compression, reset);
+                self.opener.direction.install(
+                    keys.key,
+                    keys.suite.layout(),
+                    keys.compression,
+                    reset,
+                );
                 self.exchange.deadline = None;
                 self.exchange.last_done = now;
                 Ok(())
@@ -480,6 +484,7 @@ impl Transport {
             .expect("NEWKEYS is queued together with its keys");
         let reset = self.exchange.strict;
         self.sealer
+            .direction
             .install(keys.key, keys.suite.layout(), keys.compression, reset);
         self.gate = Gate::Opening;
     }

@@ -278,8 +278,8 @@ impl Transport {
     /// `next_packet`; a server right after it sealed it.
     pub fn on_authenticated(&mut self, _now: Instant) {
         self.is_authenticated = true;
-        self.sealer.on_authenticated();
-        self.opener.on_authenticated();
+        self.sealer.direction.on_authenticated();
+        self.opener.direction.on_authenticated();
     }
 
     /// Ends the connection with `error`; `poll_transmit` then yields DISCONNECT with the error's
@@ -344,7 +344,7 @@ impl Transport {
     /// Whether packets are encrypted both ways.
     #[must_use]
     pub const fn is_encrypted(&self) -> bool {
-        self.opener.has_key() && self.sealer.has_key()
+        self.opener.direction.has_key() && self.sealer.direction.has_key()
     }
 
     /// Whether this is the client's end.

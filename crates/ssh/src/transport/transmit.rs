@@ -166,10 +166,10 @@ impl Transport {
         }
         let limits = self.role.transport().rekey;
         let packets_max = limits.packets.min(REKEY_PACKETS_MAX);
-        let is_due = self.sealer.bytes() >= limits.bytes
-            || self.opener.bytes() >= limits.bytes
-            || self.sealer.packets() >= packets_max
-            || self.opener.packets() >= packets_max
+        let is_due = self.sealer.direction.bytes() >= limits.bytes
+            || self.opener.direction.bytes() >= limits.bytes
+            || self.sealer.direction.packets() >= packets_max
+            || self.opener.direction.packets() >= packets_max
             || self.rekey_time().is_some_and(|at| at <= now);
         if is_due && let Err(error) = self.start_exchange(now) {
             self.fail(error);

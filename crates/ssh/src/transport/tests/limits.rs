@@ -178,10 +178,12 @@ fn packets_under_one_key_are_limited_both_ways() {
     pair.client
         .transport
         .sealer
+        .direction
         .set_usage(u32::MAX, PACKETS_PER_KEY_MAX - 1);
     pair.server
         .transport
         .opener
+        .direction
         .set_usage(u32::MAX, PACKETS_PER_KEY_MAX - 1);
     pair.client.send(&data(1, 1));
     assert!(
@@ -193,7 +195,7 @@ fn packets_under_one_key_are_limited_both_ways() {
     pair.server.feed(&bytes).expect("the last one");
     assert_eq!(pair.server.received.len(), 1);
     // A peer that goes on is cut off before its packet is opened.
-    pair.client.transport.sealer.set_usage(0, 0);
+    pair.client.transport.sealer.direction.set_usage(0, 0);
     pair.client.send(&data(1, 1));
     let bytes = pair.client.tx.pending().to_vec();
     assert_eq!(
@@ -208,8 +210,16 @@ fn sequence_numbers_wrap_under_keys_and_not_before_them() {
         ciphers: vec![Cipher::Aes128Ctr],
         ..quick()
     });
-    pair.client.transport.sealer.set_usage(u32::MAX, 5);
-    pair.server.transport.opener.set_usage(u32::MAX, 5);
+    pair.client
+        .transport
+        .sealer
+        .direction
+        .set_usage(u32::MAX, 5);
+    pair.server
+        .transport
+        .opener
+        .direction
+        .set_usage(u32::MAX, 5);
     for fill in 0..3 {
         pair.client.send(&data(1, fill));
     }
@@ -221,7 +231,7 @@ fn sequence_numbers_wrap_under_keys_and_not_before_them() {
         ..quick()
     }));
     server.feed(b"SSH-2.0-x\r\n").expect("a version");
-    server.transport.opener.set_usage(u32::MAX - 1, 5);
+    server.transport.opener.direction.set_usage(u32::MAX - 1, 5);
     assert_eq!(server.feed(&plain_packet(&ignore())), Ok(()));
     assert_eq!(
         server.feed(&plain_packet(&ignore())),
