@@ -128,8 +128,9 @@ def home_and_urls(context):
 def remote_to_remote(context):
     first, second = CLIENT_CASE_SERVERS["serve"](context), CLIENT_CASE_SERVERS["sshd"](context)
     first.here("x").write_bytes(context.file(5 << 20).read_bytes())
-    source = f"sftp://{first.user}@{first.host}:{first.port}/x"
-    target = f"sftp://{second.user}@{second.host}:{second.port}{second.path('y')}"
+    # The first slash ends the host: what follows it is below the start folder, as in OpenSSH's URLs.
+    source = f"sftp://{first.user}@{first.host}:{first.port}//x"
+    target = f"sftp://{second.user}@{second.host}:{second.port}/{second.path('y')}"
     context.cp(first, source, target)
     same(first.here("x"), second.here("y"))
 
@@ -149,7 +150,16 @@ def jump(context):
     server = CLIENT_CASE_SERVERS["sshd"](context)
     inner = CLIENT_CASE_SERVERS["serve"](context)
     hop = f"{server.user}@{server.host}:{server.port}"
-    context.cp(inner, "-J", hop, context.file(5 << 20), inner.url("through"))
+    # As with ssh: flags are for the last host, what the hop needs stands in the configuration.
+    _, output = context.cp(inner, "-J", hop, context.file(5 << 20), inner.url("refused"), ok=False)
+    assert "ssh_config" in output, output
+    config = context.folder / "ssh_config"
+    config.write_text(
+        f"UserKnownHostsFile {context.home}/.ssh/known_hosts\nStrictHostKeyChecking accept-new\n"
+        f"IdentityFile {context.shared}/user_ed25519\n"
+    )
+    command = [context.binary, "cp", "-F", config, "-P", str(inner.port), "-J", hop]
+    context.run([*command, context.file(5 << 20), inner.url("through")])
     same(context.file(5 << 20), inner.here("through"))
 
 

@@ -5,9 +5,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fullbore::client::{self, Asker, Context, Error};
-use fullbore::config::Environment;
 use fullbore::config::prompt::Prompter;
 use fullbore::config::ssh_config::{self, HostConfig, LogLevel, Request};
+use fullbore::config::{Environment, text};
 use fullbore::driver::clock::Clock;
 use fullbore::driver::environment::Machine;
 use fullbore::driver::local::LocalSide;
@@ -41,7 +41,7 @@ pub(crate) fn run(plan: &CopyPlan) -> Exit {
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            output::error(&format!("fullbore: cannot start: {error}"));
+            output::error(&format!("fullbore: cannot start: {}", text::reason(&error)));
             return Exit::Failed;
         }
     };

@@ -19,6 +19,8 @@ use args::Task;
 use exit::Exit;
 
 fn main() -> std::process::ExitCode {
+    // A limit on the size of files is an error to report, here and in what is served.
+    fullbore::driver::signals::ignore_file_size_signal();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     run(&arguments).into()
 }

@@ -165,6 +165,8 @@ fn ssh_options(values: &CopyValues) -> Vec<String> {
         let level = ["VERBOSE", "DEBUG1", "DEBUG2", "DEBUG3"];
         let index = usize::from(values.verbosity).min(level.len()) - 1;
         add("LogLevel", level[index]);
+    } else if values.quiet {
+        add("LogLevel", "QUIET");
     }
     options.extend(connection.options.iter().cloned());
     options

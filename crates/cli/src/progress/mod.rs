@@ -70,7 +70,7 @@ impl Progress {
             }
             Event::Resumed { offset, proof, .. } if self.verbosity > 0 => {
                 self.say(&format!(
-                    "going on behind {} ({proof})",
+                    "resumed behind {} ({proof})",
                     units::bytes(*offset)
                 ));
             }

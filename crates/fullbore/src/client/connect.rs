@@ -30,6 +30,7 @@ use crate::config::known_hosts::{HostName, KnownHosts, order_host_key_algorithms
 use crate::config::ssh_config::{
     self, AddressFamily, AlgorithmDefaults, ConfigFile, HostConfig, JumpHost, Proxy, Request,
 };
+use crate::config::text::reason;
 use crate::driver::clock::Clock;
 use crate::driver::dial::{self, Dial, Family};
 use crate::driver::pump::Pump;
@@ -187,7 +188,9 @@ async fn jump(
             Some(carrier) => through(carrier, &config).await?,
         };
         let connection = start(&config, context, way)?;
-        log_in(&connection, &config, context).await?;
+        log_in(&connection, &config, context)
+            .await
+            .map_err(|error| at_hop(host, &config, &error))?;
         carrier = Some(connection);
     }
     match carrier {
@@ -197,6 +200,16 @@ async fn jump(
             carrier: None,
         }),
     }
+}
+
+/// A failed login on the way, and the reason that people run into most often.
+fn at_hop(host: &HostConfig, hop: &HostConfig, error: &Error) -> Error {
+    let why = format!(
+        "on the way to {}, at {}: {error}\nFlags such as -i and -o are for the last host alone: what \
+         {} needs goes into ssh_config, under \"Host {}\".",
+        host.original_host, hop.original_host, hop.original_host, hop.original_host
+    );
+    Error::Connect(why.into())
 }
 
 async fn through(carrier: Connection, host: &HostConfig) -> Result<Way, Error> {
@@ -246,7 +259,7 @@ async fn dial_host(host: &HostConfig) -> Result<Stream, Error> {
         attempts -= 1;
         match dial::dial(&target).await {
             Ok((socket, _)) => {
-                return Stream::socket(socket).map_err(|error| failed(error.to_string()));
+                return Stream::socket(socket).map_err(|error| failed(reason(&error)));
             }
             Err(error) if attempts == 0 => return Err(failed(error.to_string())),
             // ConnectionAttempts: "one per second".
@@ -268,8 +281,8 @@ fn run_proxy(command: &[u8], context: &Context) -> Result<Stream, Error> {
         .kill_on_drop(true)
         .spawn();
     spawned.and_then(Stream::child).map_err(|error| {
-        let command = command.escape_ascii();
-        Error::Connect(format!("cannot run the ProxyCommand {command}: {error}").into())
+        let (command, why) = (command.escape_ascii(), reason(&error));
+        Error::Connect(format!("cannot run the ProxyCommand {command}: {why}").into())
     })
 }
 

@@ -12,6 +12,7 @@ use fullbore_sftp::client::{self as sftp, BlockError, Blocks, BulkId, RequestId}
 use fullbore_ssh::{ChannelId, Event as SshEvent};
 
 use super::error::Error;
+use crate::config::text::reason;
 use crate::driver::clock::Clock;
 use crate::driver::pump::{Driven, Pump};
 use crate::session::{ClientSession, Event, LaneFiles};
@@ -265,8 +266,8 @@ impl State {
         if self.closed.is_none() {
             let why = match (self.session.conn().error(), &self.broken) {
                 (Some(error), None) => error.to_string(),
-                (None, Some(broken)) => broken.to_string(),
-                (Some(error), Some(broken)) => format!("{error} ({broken})"),
+                (None, Some(broken)) => reason(broken),
+                (Some(error), Some(broken)) => format!("{error} ({})", reason(broken)),
                 (None, None) => "connection closed".to_owned(),
             };
             self.closed = Some(Error::Closed(format!("{peer}: {why}").into()));

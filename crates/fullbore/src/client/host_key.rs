@@ -11,7 +11,7 @@ use super::core::Core;
 use super::error::Error;
 use crate::config::known_hosts::{Conflict, HostName, KnownHosts, Offer, Verdict, remember};
 use crate::config::prompt::FirstUse;
-use crate::config::ssh_config::{HostConfig, StrictHostKeyChecking};
+use crate::config::ssh_config::{HostConfig, LogLevel, StrictHostKeyChecking};
 use crate::config::{FILE_BYTES_MAX, KeyLine, fingerprint, text};
 
 /// What was found about the host key.
@@ -115,7 +115,12 @@ fn check_revoked(
     let content = context
         .environment
         .read_file(file, FILE_BYTES_MAX)
-        .map_err(|error| format!("RevokedHostKeys {}: {error}", file.display()))?;
+        .map_err(|error| {
+            let (file, why) = (file.display(), text::reason(&error));
+            format!(
+                "RevokedHostKeys {file}: {why}. No host key is believed while that list cannot be read"
+            )
+        })?;
     let mut blobs = vec![plain_blob(offer)];
     if let Ok(certificate) = Certificate::from_blob(offer.blob()) {
         blobs.push(certificate.ca_key().to_blob());
@@ -183,12 +188,15 @@ async fn first_use(
             name.lookup
         ),
         Err(error) => format!(
-            "Could not add '{}' to the list of known hosts ({}): {error}",
+            "Could not add '{}' to the list of known hosts ({}): {}",
             name.lookup,
-            file.display()
+            file.display(),
+            text::reason(&error)
         ),
     };
-    context.asker.tell(text).await;
+    if host.session.log_level >= LogLevel::Info {
+        context.asker.tell(text).await;
+    }
     Ok(Trust::Full)
 }
 

@@ -9,6 +9,7 @@ use fullbore_ssh::key::{KeyError, KeyType, PrivateKey, PublicKey};
 
 use super::agent::Agent;
 use crate::config::ssh_config::{AuthOptions, IdentityAgent};
+use crate::config::text::reason;
 use crate::config::{Environment, KeyLine, fingerprint};
 
 /// Keys and certificates that are tried at most; agents can hold thousands, servers end the
@@ -140,7 +141,7 @@ impl Candidates {
         for (path, is_given) in named.chain(beside) {
             let text = environment.read_file(&path, KEY_FILE_BYTES_MAX);
             let certificate = text
-                .map_err(|error| error.to_string())
+                .map_err(|error| reason(&error))
                 .and_then(|text| Certificate::from_line(&text).map_err(|error| error.to_string()));
             match certificate {
                 Ok(certificate) => certificates.push((certificate, path.display().to_string())),
@@ -172,7 +173,7 @@ impl Candidates {
             }
             Err(error) => {
                 self.remarks
-                    .push(format!("agent at {}: {error}", socket.display()));
+                    .push(format!("agent at {}: {}", socket.display(), reason(&error)));
                 return Vec::new();
             }
         };
@@ -200,7 +201,7 @@ fn blob_of(identity: &Identity) -> Vec<u8> {
 fn read_key(path: &Path, environment: &dyn Environment) -> Result<FileKey, String> {
     let name = format!("key {}", path.display());
     let text = environment.read_file(path, KEY_FILE_BYTES_MAX);
-    let text = zeroize::Zeroizing::new(text.map_err(|error| error.to_string())?);
+    let text = zeroize::Zeroizing::new(text.map_err(|error| reason(&error))?);
     if let Ok(facts) = environment.file_facts(path)
         && facts.mode & 0o077 != 0
         && facts.uid == environment.uid()

@@ -1,6 +1,17 @@
 //! Small text formats that the files share: words with quotes, times, base64, escapes for display.
 
+use std::io;
+
 use super::LINE_BYTES_MAX;
+
+/// What an error of the operating system says, without the "(os error 28)" that the standard library
+/// puts behind it.
+#[must_use]
+pub fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    let end = text.find(" (os error").unwrap_or(text.len());
+    text[..end].to_owned()
+}
 
 /// A blank between words.
 #[must_use]

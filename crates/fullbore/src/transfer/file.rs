@@ -222,17 +222,18 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         } else {
             let from = self.at_source(job, source);
             let to = self.at_target(file, temp);
-            if let Some((offset, proof)) = prove(from, to, kept, self.options.verify).await? {
-                let (file, proof) = (job.number, proof.as_str());
-                self.observer.notice(&Event::Resumed {
-                    file,
-                    offset,
-                    proof,
-                });
-                return Ok(offset);
+            match prove(from, to, kept, self.options.verify).await? {
+                Ok((offset, proof)) => {
+                    let (file, proof) = (job.number, proof.as_str());
+                    self.observer.notice(&Event::Resumed {
+                        file,
+                        offset,
+                        proof,
+                    });
+                    return Ok(offset);
+                }
+                Err(why) => why,
             }
-            "what an interrupted copy left is not the beginning of the source, \
-             or too short to be told; sent anew"
         };
         self.warn(self.target.prefix(), job.target, why);
         self.truncate(file, 0).await?;

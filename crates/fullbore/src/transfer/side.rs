@@ -7,6 +7,8 @@ use std::rc::Rc;
 
 use fullbore_sftp::proto::{Attrs, HashAlgorithm};
 
+use crate::config::text::reason;
+
 /// Positioned access to the bytes of a file: what bulk transfers read from and write to, in place.
 pub trait FileIo {
     /// Fills `slices` from `offset`; 0 is the end, fewer than asked is not.
@@ -85,10 +87,7 @@ impl From<io::Error> for Fault {
             io::ErrorKind::Unsupported => FaultKind::Unsupported,
             _ => FaultKind::Failure,
         };
-        // Without the "(os error 28)" that the standard library puts behind it.
-        let text = error.to_string();
-        let text = text.split(" (os error").next().unwrap_or_default();
-        Self::new(kind, text)
+        Self::new(kind, reason(&error))
     }
 }
 

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use fullbore_base::Rng;
 use fullbore_sftp::client::config::SPAN_BYTES_MAX;
+use fullbore_sftp::proto::Attrs;
 
 use super::memory::{MemorySide, Object};
 use super::temp::{SUFFIX, temp_path};
@@ -215,16 +216,27 @@ async fn without_digests_the_tail_is_read_and_possible_holes_are_sent_again() {
     let span = SPAN_BYTES_MAX as usize;
     let content = bytes(1, span + 3_000_000);
     let kept = span + 2_000_000;
-    for (hole_at, said) in [
-        (None, "resumed at 2000000: reading 1048576 bytes before it"),
+    for (hole_at, source_time, said) in [
+        (
+            None,
+            2000,
+            "resumed at 2000000: reading 1048576 bytes before it",
+        ),
         // Inside the span: harmless.
-        (Some(kept - 10), "resumed at 2000000"),
+        (Some(kept - 10), 2000, "resumed at 2000000"),
         // In front of it, where it is looked for.
-        (Some(1_999_999), "not the beginning"),
+        (Some(1_999_999), 2000, "not the beginning"),
+        (Some(0), 2000, "not the beginning"),
+        (None, 2001, "was written to after"),
     ] {
         let (source, mut target) = (MemorySide::new(""), MemorySide::new("h:"));
         target.can_hash = false;
         source.put_file(b"/f", &content);
+        let times = Attrs {
+            times: Some((1000, source_time)),
+            ..Attrs::EMPTY
+        };
+        source.setstat(b"/f", times).await.expect("is there");
         let mut part = content[..kept].to_vec();
         if let Some(at) = hole_at {
             part[at] ^= 1;

@@ -1,15 +1,23 @@
 //! Comparing content from end to end, and proving that a part of a file is that of another.
 
+use std::ops::Range;
+
 use fullbore_sftp::client::config::SPAN_BYTES_MAX;
 use fullbore_sftp::proto::HashAlgorithm;
 
 use super::content::{RELAY_BYTES, read_range};
 use super::hash::Hasher;
+use super::pool::Pool;
 use super::side::{Digest, Fault, Side};
 use super::temp::join;
 
 /// Bytes at the end of the kept part that are read and compared where no side can hash: 1 MiB.
 pub(crate) const TAIL_BYTES: u64 = 1024 * 1024;
+
+/// Pieces in front of them that are compared too, spread over the kept part, and the bytes of each.
+/// Chosen: what was overwritten or edited elsewhere shows, in one round trip and 1 MiB.
+const SAMPLES: u64 = 16;
+const SAMPLE_BYTES: u64 = 64 * 1024;
 
 const ALGORITHMS: [HashAlgorithm; 2] = [HashAlgorithm::Blake3, HashAlgorithm::Sha256];
 
@@ -156,30 +164,36 @@ pub(crate) async fn compare<S: Side, D: Side>(
 }
 
 /// How much of the `kept_len` bytes in `target` is proved to be the beginning of `source`, and
-/// how; `None` when it is not.
+/// how; or why it is not.
 ///
 /// A transfer that was cut off may have left holes in its last [`SPAN_BYTES_MAX`] bytes. A digest
-/// finds them; where no digest is to be had these bytes are sent again, and the last
-/// [`TAIL_BYTES`] before them (all of them with `thorough`) are read and compared.
+/// finds them; where no digest is to be had these bytes are sent again, and what is before them is
+/// compared: the last [`TAIL_BYTES`] and [`SAMPLES`] short pieces (all of it with `thorough`).
 pub(crate) async fn prove<S: Side, D: Side>(
     source: At<'_, S>,
     target: At<'_, D>,
     kept_len: u64,
     thorough: bool,
-) -> Result<Option<(u64, String)>, Fault> {
+) -> Result<Result<(u64, String), &'static str>, Fault> {
     let whole = kept_len.saturating_sub(SPAN_BYTES_MAX);
     for len in [kept_len, whole] {
         if len == 0 {
             continue;
         }
         match same_by_hash(source, target, len).await? {
-            Some((true, name)) => return Ok(Some((len, format!("{name} of its {len} bytes")))),
+            Some((true, name)) => return Ok(Ok((len, format!("{name} of its {len} bytes")))),
             Some((false, _)) => {}
-            None => return by_tail(source, target, whole, thorough).await,
+            None => return by_reading(source, target, whole, thorough).await,
         }
     }
-    Ok(None)
+    Ok(Err(DIFFERS))
 }
+
+/// What is said about a part that cannot be used.
+const DIFFERS: &str = "what an interrupted copy left is not the beginning of the source; sent anew";
+const TOO_SHORT: &str =
+    "what an interrupted copy left is too short to be compared on this server; sent anew";
+const TOO_OLD: &str = "the source was written to after the copy that was interrupted; sent anew";
 
 /// Whether the first `len` bytes are the same, if the far side can hash.
 async fn same_by_hash<S: Side, D: Side>(
@@ -205,36 +219,77 @@ async fn same_by_hash<S: Side, D: Side>(
     })
 }
 
-async fn by_tail<S: Side, D: Side>(
+async fn by_reading<S: Side, D: Side>(
     source: At<'_, S>,
     target: At<'_, D>,
     len: u64,
     thorough: bool,
-) -> Result<Option<(u64, String)>, Fault> {
+) -> Result<Result<(u64, String), &'static str>, Fault> {
     if len == 0 {
-        return Ok(None);
+        return Ok(Err(TOO_SHORT));
     }
-    let start = if thorough {
+    let tail_at = if thorough {
         0
     } else {
         len.saturating_sub(TAIL_BYTES)
     };
-    let mut offset = start;
-    while offset < len {
-        let part = RELAY_BYTES.min(len - offset);
-        let (from, to) = tokio::join!(
-            read_range(source.side, source.file, offset, part),
-            read_range(target.side, target.file, offset, part),
-        );
-        if from? != to? {
-            return Ok(None);
-        }
-        offset += part;
+    if tail_at > 0 && is_younger(source, target).await? {
+        return Ok(Err(TOO_OLD));
     }
-    Ok(Some((
-        len,
-        format!("reading {} bytes before it", len - start),
-    )))
+    let mut pool = Pool::new();
+    for range in samples(tail_at) {
+        pool.push(is_same(source, target, range));
+    }
+    while let Some(same) = pool.next().await {
+        if !same? {
+            return Ok(Err(DIFFERS));
+        }
+    }
+    let mut offset = tail_at;
+    while offset < len {
+        let end = len.min(offset + RELAY_BYTES);
+        if !is_same(source, target, offset..end).await? {
+            return Ok(Err(DIFFERS));
+        }
+        offset = end;
+    }
+    let read = len - tail_at;
+    let text = match tail_at {
+        0 => format!("reading the {read} bytes before it"),
+        _ => format!("reading {read} bytes before it and {SAMPLES} samples"),
+    };
+    Ok(Ok((len, text)))
+}
+
+/// Where samples are taken from the first `len` bytes: of 16 MiB, 64 KiB at 0, 1 MiB, ... 15 MiB.
+fn samples(len: u64) -> impl Iterator<Item = Range<u64>> {
+    (0..SAMPLES)
+        .map(move |i| len / SAMPLES * i)
+        .map(move |at| at..len.min(at + SAMPLE_BYTES))
+        .filter(|range| !range.is_empty())
+}
+
+/// Whether the source was written to after the target, as far as both clocks can be compared.
+async fn is_younger<S: Side, D: Side>(source: At<'_, S>, target: At<'_, D>) -> Result<bool, Fault> {
+    let (from, to) = tokio::join!(
+        source.side.fstat(source.file),
+        target.side.fstat(target.file)
+    );
+    let (from, to) = (from?.times, to?.times);
+    Ok(matches!((from, to), (Some((_, from)), Some((_, to))) if from > to))
+}
+
+async fn is_same<S: Side, D: Side>(
+    source: At<'_, S>,
+    target: At<'_, D>,
+    range: Range<u64>,
+) -> Result<bool, Fault> {
+    let len = range.end - range.start;
+    let (from, to) = tokio::join!(
+        read_range(source.side, source.file, range.start, len),
+        read_range(target.side, target.file, range.start, len),
+    );
+    Ok(from? == to?)
 }
 
 /// `path` as one word of a POSIX shell.
@@ -268,6 +323,16 @@ fn parse_sha256sum(output: &[u8]) -> Option<Digest> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn samples_are_spread_over_the_part_and_stay_inside_it() {
+        assert_eq!(samples(0).count(), 0);
+        assert!(samples(1000).all(|range| range.end <= 1000));
+        let of_16_mib: Vec<_> = samples(16 << 20).collect();
+        assert_eq!(of_16_mib.len(), 16);
+        assert_eq!(of_16_mib[0], 0..65_536);
+        assert_eq!(of_16_mib[15], 15 << 20..(15 << 20) + 65_536);
+    }
 
     #[test]
     fn quoting_leaves_nothing_to_the_shell() {

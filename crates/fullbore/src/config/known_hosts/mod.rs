@@ -71,7 +71,11 @@ impl KnownHosts {
             match environment.read_file(file, FILE_BYTES_MAX) {
                 Ok(content) => known.add(file, &content),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => known.warnings.push(format!("{}: {error}", file.display())),
+                Err(error) => {
+                    known
+                        .warnings
+                        .push(format!("{}: {}", file.display(), text::reason(&error)))
+                }
             }
         }
         known

@@ -10,7 +10,7 @@ use super::line::{self, Line};
 use super::settings::{self, Settings};
 use super::tokens::{ALL, Tokens, expand_variables};
 use crate::config::pattern::{self, ListMatch};
-use crate::config::text::{Line as TextLine, escape_for_display, lines, split_words};
+use crate::config::text::{Line as TextLine, escape_for_display, lines, reason, split_words};
 use crate::config::{ConfigError, Environment, FILE_BYTES_MAX, expand_tilde};
 
 /// How deep files may include files. OpenSSH's `READCONF_MAX_DEPTH`.
@@ -129,7 +129,9 @@ impl<'a> Parser<'a> {
         let content = match self.environment.read_file(file, FILE_BYTES_MAX) {
             Ok(content) => content,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-            Err(error) => return Err(source.error(0, format!("cannot be read: {error}"))),
+            Err(error) => {
+                return Err(source.error(0, format!("cannot be read: {}", reason(&error))));
+            }
         };
         self.files_read += 1;
         if self.files_read > FILES_MAX {
@@ -290,9 +292,10 @@ impl<'a> Parser<'a> {
                 let tokens = self.tokens(&facts);
                 let command = tokens.expand(environment, command, ALL)?;
                 let command = String::from_utf8_lossy(&command);
-                environment
-                    .run(&command)
-                    .map_err(|error| format!("Match exec: {command} cannot be run: {error}"))
+                environment.run(&command).map_err(|error| {
+                    let why = reason(&error);
+                    format!("Match exec: {command} cannot be run: {why}")
+                })
             })
             .map_err(BlockError::here)
     }
