@@ -147,6 +147,7 @@ def size_is_a_hint(context):
 
 @case("cp-jump-host")
 def jump(context):
+    """Options of the command line are for the last host; the others have the configuration's."""
     server = CLIENT_CASE_SERVERS["sshd"](context)
     inner = CLIENT_CASE_SERVERS["serve"](context)
     hop = f"{server.user}@{server.host}:{server.port}"
@@ -161,6 +162,7 @@ def jump(context):
     command = [context.binary, "cp", "-F", config, "-P", str(inner.port), "-J", hop]
     context.run([*command, context.file(5 << 20), inner.url("through")])
     same(context.file(5 << 20), inner.here("through"))
+    assert "direct-tcpip" in server.process.output() or "Accepted publickey" in server.process.output()
 
 
 @case("cp-changed-host-key-is-refused")

@@ -75,7 +75,7 @@ def sftp_put(context):
     try:
         client.put(context.file(SIZE), "y")
     except AssertionError as why:
-        assert "remote write" in str(why), why
+        assert "write remote" in str(why), why
     else:
         raise AssertionError("64 MiB on a disk of 8")
 

@@ -110,7 +110,8 @@ impl Connection {
                 let n = keep(&mut output.stderr, conn.readable_stderr(channel.ch));
                 conn.consume_stderr(now, channel.ch, n);
                 let plain = state.plain.entry(channel.ch).or_default();
-                if plain.is_closed {
+                // Some servers refuse the command and leave the channel to us.
+                if plain.is_closed || plain.is_refused() {
                     return Poll::Ready(());
                 }
                 wait(&mut plain.reader, cx);

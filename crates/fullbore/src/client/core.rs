@@ -138,6 +138,11 @@ pub(super) struct Plain {
 }
 
 impl Plain {
+    /// Whether what was asked for was refused, so that nothing will come.
+    pub(super) fn is_refused(&self) -> bool {
+        !self.is_started && self.failure.is_some()
+    }
+
     pub(super) fn wake(&mut self) {
         for waker in [self.reader.take(), self.writer.take()]
             .into_iter()
