@@ -86,10 +86,22 @@ pub fn algorithm_defaults() -> AlgorithmDefaults {
 /// [`Error::Connect`], in words for a person: what was tried, on what, and why it failed; or the
 /// end of the session that was just opened.
 pub async fn connect(host: &HostConfig, context: &Context) -> Result<Sftp, Error> {
+    connect_with(host, context, fullbore_sftp::client::Config::default()).await
+}
+
+/// As [`connect`], with limits and time-outs of the session's own.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_with(
+    host: &HostConfig,
+    context: &Context,
+    config: fullbore_sftp::client::Config,
+) -> Result<Sftp, Error> {
     let stream = reach(host, context, JUMPS_MAX).await?;
     let connection = start(host, context, stream)?;
     // Its messages wait in the connection until they may go.
-    let lane = Lane::open(&connection, fullbore_sftp::client::Config::default())?;
+    let lane = Lane::open(&connection, config)?;
     log_in(&connection, host, context).await?;
     lane.ready().await?;
     Ok(Sftp {

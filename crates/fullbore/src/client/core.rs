@@ -194,6 +194,13 @@ impl Core {
         body(&mut self.state.borrow_mut())
     }
 
+    /// Has the task look whether there is something to do.
+    pub(super) fn wake_task(&self) {
+        if let Some(task) = self.state.borrow_mut().task.take() {
+            task.wake();
+        }
+    }
+
     /// The next event of the connection.
     ///
     /// # Errors

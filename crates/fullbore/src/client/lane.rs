@@ -212,6 +212,8 @@ impl Call<'_> {
         });
         if result.is_ready() {
             self.id = None;
+            // Input may have waited until replies are taken.
+            core.wake_task();
         }
         result
     }

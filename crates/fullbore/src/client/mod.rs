@@ -18,7 +18,9 @@ mod sftp;
 mod tunnel;
 
 pub use ask::Asker;
-pub use connect::{Context, JUMPS_MAX, algorithm_defaults, connect, connect_only, connect_over};
+pub use connect::{
+    Context, JUMPS_MAX, algorithm_defaults, connect, connect_only, connect_over, connect_with,
+};
 pub use connection::{Connection, ExecOutput};
 pub use error::Error;
 pub use lane::{Progress, Transferred};

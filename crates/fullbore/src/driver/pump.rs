@@ -7,6 +7,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use fullbore_base::Instant;
 
@@ -58,6 +59,9 @@ fn count(session: &mut dyn Driven, n: usize) {
 /// Rounds of read, work and write before other tasks of the thread get their share: about 4 MiB.
 const ROUNDS_MAX: usize = 8;
 
+/// How long a finished session's last words may wait for the peer to read them.
+const LINGER: Duration = Duration::from_secs(2);
+
 /// The stream, the clock and the timer of one connection.
 #[derive(Debug)]
 pub struct Pump {
@@ -67,6 +71,8 @@ pub struct Pump {
     timer_at: Option<Instant>,
     reading: bool,
     writing: bool,
+    /// When a finished session is given up.
+    linger_until: Option<Instant>,
 }
 
 impl Pump {
@@ -80,6 +86,7 @@ impl Pump {
             timer_at: None,
             reading: true,
             writing: true,
+            linger_until: None,
         }
     }
 
@@ -92,12 +99,17 @@ impl Pump {
     /// Runs the session until it has nothing to do but wait. Ready once it is finished and
     /// everything it had to say was sent or cannot be.
     pub fn poll(&mut self, cx: &mut Context<'_>, session: &mut dyn Driven) -> Poll<()> {
+        // Also while bytes never stop coming.
+        let now = self.clock.now();
+        if session.poll_timeout().is_some_and(|at| at <= now) {
+            session.handle_timeout(now);
+        }
         for _ in 0..ROUNDS_MAX {
             let now = self.clock.now();
             let worked = session.turn(now);
             let wrote = self.write(cx, session, now);
-            if session.is_finished() && (session.pending().is_empty() || !self.writing) {
-                return Poll::Ready(());
+            if session.is_finished() {
+                return self.linger(cx, session, now);
             }
             let read = self.read(cx, session, now);
             if !worked && !wrote && !read && !self.time_out(cx, session) {
@@ -106,6 +118,18 @@ impl Pump {
         }
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    /// Sends the last words of a finished session, as long as that may take.
+    fn linger(&mut self, cx: &mut Context<'_>, session: &mut dyn Driven, now: Instant) -> Poll<()> {
+        let until = *self.linger_until.get_or_insert(now + LINGER);
+        while self.writing && !session.pending().is_empty() {
+            if !self.write(cx, session, now) {
+                self.set_timer(until);
+                return self.timer.as_mut().poll(cx);
+            }
+        }
+        Poll::Ready(())
     }
 
     /// Returns whether anything was written, or can no longer be.
@@ -175,13 +199,17 @@ impl Pump {
             return true;
         }
         if self.timer_at.is_none_or(|set| at < set) {
-            self.timer.as_mut().reset(self.clock.timer(at));
-            self.timer_at = Some(at);
+            self.set_timer(at);
         }
         let fired = self.timer.as_mut().poll(cx).is_ready();
         if fired {
             self.timer_at = None;
         }
         fired
+    }
+
+    fn set_timer(&mut self, at: Instant) {
+        self.timer.as_mut().reset(self.clock.timer(at));
+        self.timer_at = Some(at);
     }
 }

@@ -293,6 +293,7 @@ pub struct OurServer {
     pub port: u16,
     pub log: Lines,
     server: Option<Server>,
+    stopping: Option<std::thread::JoinHandle<()>>,
 }
 
 /// Keeps the lines of a log.
@@ -324,10 +325,21 @@ impl OurServer {
             folder,
             log,
             server: Some(server),
+            stopping: None,
         }
     }
 
+    /// Has the server end its connections, without waiting for that.
+    pub fn begin_stop(&mut self) {
+        let server = self.server.take().unwrap();
+        self.stopping = Some(std::thread::spawn(move || server.stop()));
+    }
+
+    /// Waits until the server has ended.
     pub fn stop(&mut self) {
-        self.server = None;
+        drop(self.server.take());
+        if let Some(stopping) = self.stopping.take() {
+            stopping.join().unwrap();
+        }
     }
 }
