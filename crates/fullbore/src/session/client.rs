@@ -76,6 +76,9 @@ struct Lane {
     client: Client,
     /// Its client may have events that were not told, or take input that it left before.
     is_touched: bool,
+    /// The server has opened the channel: its silence counts from then on. Before, a person may
+    /// be looking for a password.
+    is_open: bool,
     status: Option<u32>,
     said: Vec<u8>,
     error: Option<LaneError>,
@@ -137,6 +140,7 @@ impl ClientSession {
             ch,
             client: Client::new(config),
             is_touched: false,
+            is_open: false,
             status: None,
             said: Vec::new(),
             error: None,
@@ -191,8 +195,10 @@ impl ClientSession {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.conn.handle_timeout(now);
         for i in 0..self.lanes.len() {
-            self.lanes[i].client.handle_timeout(now);
-            self.touch(i);
+            if self.lanes[i].is_open {
+                self.lanes[i].client.handle_timeout(now);
+                self.touch(i);
+            }
         }
     }
 
@@ -202,6 +208,7 @@ impl ClientSession {
         let lanes = self
             .lanes
             .iter()
+            .filter(|lane| lane.is_open)
             .filter_map(|lane| lane.client.poll_timeout());
         self.conn.poll_timeout().into_iter().chain(lanes).min()
     }
@@ -348,6 +355,12 @@ impl ClientSession {
             }
             SshEvent::ReadableStderr(_) => {
                 self.listen(now, i);
+                None
+            }
+            SshEvent::Opened(_) => {
+                let lane = &mut self.lanes[i];
+                lane.is_open = true;
+                lane.client.restart_patience(now);
                 None
             }
             SshEvent::OpenFailed(_) => {

@@ -89,8 +89,13 @@ pub struct Sshd {
 }
 
 impl Sshd {
-    /// `None` where no sshd is installed.
+    /// With its own SFTP server. `None` where no sshd is installed.
     pub fn start(extra: &str) -> Option<Self> {
+        Self::start_with(&format!("Subsystem sftp internal-sftp\n{extra}"))
+    }
+
+    /// `None` where no sshd is installed.
+    pub fn start_with(extra: &str) -> Option<Self> {
         let path = sshd_path()?;
         let folder = Folder::new("sshd");
         make_key(&folder, "host");
@@ -104,7 +109,7 @@ impl Sshd {
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {dir}/host\nPidFile none\n\
              AuthorizedKeysFile {dir}/authorized_keys\nStrictModes no\nUsePAM no\n\
              PasswordAuthentication no\nKbdInteractiveAuthentication no\n\
-             Subsystem sftp internal-sftp\nLogLevel VERBOSE\n{extra}\n"
+             LogLevel VERBOSE\n{extra}\n"
         );
         let config = folder.write("sshd_config", config.as_bytes());
         let mut child = Command::new(path)

@@ -446,6 +446,11 @@ impl Client {
         self.fail(Error::Silent(self.patience()));
     }
 
+    /// Counts the server's silence from now: what was asked before waited on this side.
+    pub const fn restart_patience(&mut self, now: Instant) {
+        self.quiet_since = now;
+    }
+
     /// The byte stream ended. An error only if something was outstanding.
     pub fn handle_eof(&mut self) {
         self.fail(Error::Closed);
