@@ -2,7 +2,7 @@
 //! is queued more than a constant number of times.
 
 /// Receive buffer: the driver reads the socket into [`RxBuf::space`], the engine opens packets in
-/// place and consumes from the front. Capacity is fixed at construction.
+/// place and consumes from the front. Capacity changes only by `grow`.
 #[derive(Debug)]
 pub struct RxBuf {
     data: Box<[u8]>,
@@ -18,6 +18,14 @@ impl RxBuf {
             data: vec![0; capacity].into_boxed_slice(),
             start: 0,
             end: 0,
+        }
+    }
+
+    /// Moves the bytes held into a buffer of `capacity` bytes, unless it has as many already.
+    pub fn grow(&mut self, capacity: usize) {
+        if capacity > self.data.len() {
+            self.end = move_to_front(&mut self.data, self.start..self.end, capacity);
+            self.start = 0;
         }
     }
 
@@ -84,7 +92,7 @@ impl RxBuf {
 }
 
 /// Transmit buffer: packets are laid out and sealed at the tail, the socket drains the front.
-/// Capacity is fixed at construction.
+/// Capacity changes only by `grow`.
 #[derive(Debug)]
 pub struct TxBuf {
     data: Box<[u8]>,
@@ -100,6 +108,14 @@ impl TxBuf {
             data: vec![0; capacity].into_boxed_slice(),
             start: 0,
             end: 0,
+        }
+    }
+
+    /// Moves what waits into a buffer of `capacity` bytes, unless it has as many already.
+    pub fn grow(&mut self, capacity: usize) {
+        if capacity > self.data.len() {
+            self.end = move_to_front(&mut self.data, self.start..self.end, capacity);
+            self.start = 0;
         }
     }
 
@@ -155,6 +171,16 @@ impl TxBuf {
     pub fn is_empty(&self) -> bool {
         self.start == self.end
     }
+}
+
+/// Replaces `data` by memory of `capacity` bytes with `held` at its front; returns where they end.
+fn move_to_front(data: &mut Box<[u8]>, held: std::ops::Range<usize>, capacity: usize) -> usize {
+    let len = held.len();
+    // Zeroed memory of this size comes untouched from the system.
+    let mut grown = vec![0; capacity].into_boxed_slice();
+    grown[..len].copy_from_slice(&data[held]);
+    *data = grown;
+    len
 }
 
 /// Contiguous FIFO with a hard limit that allocates as it is used: what a channel or a session
@@ -293,6 +319,24 @@ mod tests {
         assert_eq!((tx.room(), tx.pending()), (0, &b"d"[..]));
         tx.consume(1);
         assert_eq!(tx.room(), 4);
+    }
+
+    #[test]
+    fn buffers_grow_with_what_they_hold() {
+        let mut rx = RxBuf::new(4);
+        rx.space().copy_from_slice(b"abcd");
+        rx.filled(4);
+        rx.consume(1);
+        rx.grow(8);
+        rx.grow(2);
+        assert_eq!(rx.space().len(), 5);
+        assert_eq!(rx.bytes(), b"bcd");
+        let mut tx = TxBuf::new(4);
+        tx.tail_mut(4).copy_from_slice(b"abcd");
+        tx.commit(4);
+        tx.consume(1);
+        tx.grow(8);
+        assert_eq!((tx.pending(), tx.room()), (&b"bcd"[..], 5));
     }
 
     #[test]

@@ -16,6 +16,14 @@ pub const PAYLOAD_BYTES_MAX: usize = 256 * 1024 + 1024;
 /// The largest length word that is accepted: padding length, payload, the longest padding.
 pub const PACKET_LEN_MAX: u32 = 1 + PAYLOAD_BYTES_MAX as u32 + 255;
 
+/// The same before authentication has succeeded: strangers get little memory. The longest there is a
+/// host key or a user's certificate of [`HOST_KEY_BYTES_MAX`] with its signature.
+pub const PACKET_LEN_BEFORE_AUTH_MAX: u32 = 96 * 1024;
+
+/// Bytes of the receive buffer before authentication has succeeded: one packet and the start of
+/// the next.
+pub const RECEIVE_BYTES_BEFORE_AUTH: usize = 128 * 1024;
+
 /// RFC 4253 4.2: a version line, CR LF included.
 pub const VERSION_LINE_BYTES_MAX: usize = 255;
 
@@ -112,7 +120,7 @@ pub struct TransportConfig {
     pub guess_kex: bool,
     /// Whether strict key exchange is offered. Only a test would say no.
     pub strict_kex: bool,
-    /// Bytes of the receive buffer; at least one longest packet.
+    /// Bytes of the receive buffer once the user is in; at least one longest packet.
     pub receive_buffer_bytes: usize,
 }
 

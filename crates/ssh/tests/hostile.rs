@@ -7,9 +7,11 @@ mod common;
 use common::apps::{Ask, Flow};
 use common::raw::{auth_none, message, open_session, plain, request};
 use common::*;
-use fullbore_base::Instant;
+use fullbore_base::{Instant, Outlet};
 use fullbore_ssh::config::PAYLOAD_BYTES_MAX;
-use fullbore_ssh::connection::{CHANNELS_MAX, CONTROL_BYTES_MAX, EARLY_MESSAGES_MAX};
+use fullbore_ssh::connection::{
+    CHANNELS_MAX, CONTROL_BYTES_MAX, EARLY_MESSAGES_MAX, LOCAL_WINDOW_MIN,
+};
 use fullbore_ssh::error::{Error, InvalidMessage, PeerMisbehaved};
 use fullbore_ssh::msg::*;
 use fullbore_ssh::wire::{Put, Reader};
@@ -311,6 +313,81 @@ fn channels_beyond_the_limit_are_refused_and_the_rest_live() {
         raw.count(SSH_MSG_CHANNEL_OPEN_FAILURE),
         1000 - (CHANNELS_MAX - 1)
     );
+}
+
+#[test]
+fn the_windows_of_all_channels_together_are_bounded() {
+    const MIB: u32 = 1 << 20;
+    let mut config = server_config();
+    config.connection.local_window = 8 * MIB;
+    config.connection.windows_max = 16 * MIB;
+    let mut node = server_node(config, Server::new(welcome), 256 * 1024);
+    let mut raw = Raw::client();
+    raw.log_in(&mut node);
+    for id in 0..u32::try_from(CHANNELS_MAX).unwrap() {
+        raw.send(&open_session(100 + id, 1000, 1000));
+    }
+    raw.exchange(&mut node);
+    let windows: Vec<u32> = raw
+        .inbox
+        .iter()
+        .filter(|m| m[0] == SSH_MSG_CHANNEL_OPEN_CONFIRMATION)
+        .map(|m| u32::from_be_bytes(m[9..13].try_into().unwrap()))
+        .collect();
+    assert_eq!(windows.len(), CHANNELS_MAX);
+    assert_eq!(windows[..4], [8 * MIB, 4 * MIB, 2 * MIB, MIB]);
+    assert!(windows.iter().all(|window| *window >= LOCAL_WINDOW_MIN));
+    let sum: u32 = windows.iter().sum();
+    assert!(sum <= 16 * MIB + u32::try_from(CHANNELS_MAX).unwrap() * LOCAL_WINDOW_MIN);
+    // A channel that ends leaves its share to the next.
+    for id in 1..u32::try_from(CHANNELS_MAX).unwrap() {
+        raw.send(&plain(SSH_MSG_CHANNEL_CLOSE, id));
+    }
+    raw.exchange(&mut node);
+    raw.inbox.clear();
+    raw.send(&open_session(7, 1000, 1000));
+    raw.exchange(&mut node);
+    let confirmed = raw.expect(SSH_MSG_CHANNEL_OPEN_CONFIRMATION);
+    assert_eq!(confirmed[9..13], (4 * MIB).to_be_bytes());
+}
+
+#[test]
+fn a_broken_stream_ends_a_connection_whose_replies_wait() {
+    let (mut raw, mut node) = session(true);
+    // Replies that nobody takes close the gate.
+    for _ in 0..60_000 {
+        raw.send(&request(0, "signal", true, "HUP"));
+    }
+    raw.is_deaf = true;
+    raw.exchange(&mut node);
+    let now = Instant::ZERO;
+    assert!(node.conn.control_len() >= CONTROL_BYTES_MAX, "it is gated");
+    node.conn.handle_reset(now).unwrap();
+    assert_eq!(node.conn.poll_event(now), Some(fullbore_ssh::Event::Closed));
+}
+
+#[test]
+fn what_a_channel_says_after_the_peers_close_goes_nowhere_and_holds_nothing_up() {
+    let (mut raw, mut node) = session(false);
+    let ch = *node.app.flows.keys().next().unwrap();
+    node.app.flows.clear();
+    raw.send(&data(0, 1000));
+    raw.send(&plain(SSH_MSG_CHANNEL_CLOSE, 0));
+    raw.exchange(&mut node);
+    let mut tx = fullbore_base::TxBuf::new(64 * 1024);
+    for _ in 0..100 {
+        let mut outlet = node.conn.outlet(Instant::ZERO, ch, &mut tx);
+        assert!(
+            outlet.room() >= 256 * 1024,
+            "requests before the end are answered"
+        );
+        assert!(outlet.emit(256 * 1024, &mut |_| 256 * 1024));
+    }
+    assert!(tx.is_empty());
+    assert_eq!(node.conn.staged_len(ch), 0);
+    node.conn.consume(Instant::ZERO, ch, 1000);
+    raw.exchange(&mut node);
+    assert_eq!(node.conn.channel_count(), 0);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use fullbore_base::{Instant, TxBuf};
 use fullbore_sftp::client::{self as sftp, Blocks, Client};
 use fullbore_ssh::{ChannelId, Connection, Event as SshEvent};
 
-use super::TRANSMIT_BYTES;
+use super::{TRANSMIT_BYTES, TRANSMIT_BYTES_BEFORE_AUTH};
 
 /// What the application should know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl ClientSession {
     pub fn new(conn: Connection) -> Self {
         Self {
             conn,
-            tx: TxBuf::new(TRANSMIT_BYTES),
+            tx: TxBuf::new(TRANSMIT_BYTES_BEFORE_AUTH),
             lanes: Vec::new(),
             is_touched: false,
             turn: 0,
@@ -189,6 +189,11 @@ impl ClientSession {
     /// The stream ended. Errors are kept by the connection.
     pub fn handle_eof(&mut self, now: Instant) {
         let _ = self.conn.handle_eof(now);
+    }
+
+    /// The stream broke both ways. Errors are kept by the connection.
+    pub fn handle_reset(&mut self, now: Instant) {
+        let _ = self.conn.handle_reset(now);
     }
 
     /// A deadline passed.
@@ -343,6 +348,9 @@ impl ClientSession {
         event: SshEvent,
         files: &mut dyn LaneFiles,
     ) -> Option<Event> {
+        if event == SshEvent::Authenticated {
+            self.tx.grow(TRANSMIT_BYTES);
+        }
         let Some(i) = channel_of(event).and_then(|ch| self.lane_at(ch)) else {
             return Some(Event::Ssh(event));
         };

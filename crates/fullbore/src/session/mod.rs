@@ -12,3 +12,7 @@ pub use server::{ServerApp, ServerEvent, ServerSession, SessionEnd, Start};
 /// Bytes of the transmit buffer: two of the longest packets, so that one is sealed while the other
 /// leaves, and little enough to stay in the second-level cache together with the receive buffer.
 pub const TRANSMIT_BYTES: usize = 2 * (fullbore_ssh::config::PAYLOAD_BYTES_MAX + 512);
+
+/// The same before the user is in: a stranger's messages are short, and there may be many strangers.
+/// The longest is a host key with its signature.
+pub const TRANSMIT_BYTES_BEFORE_AUTH: usize = 128 * 1024;

@@ -5,7 +5,7 @@ use fullbore_sftp::server::{Completion, Config, Server, Stop, Store, Token};
 use fullbore_ssh::channel::{ChannelRequest, OpenFailure};
 use fullbore_ssh::{ChannelId, Connection, Event as SshEvent};
 
-use super::TRANSMIT_BYTES;
+use super::{TRANSMIT_BYTES, TRANSMIT_BYTES_BEFORE_AUTH};
 
 /// What the application should know or decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,13 @@ pub struct ServerSession {
     sessions_max: usize,
     /// The session that is served first next time.
     turn: usize,
+    /// Turns that sessions may still have before others have theirs.
+    turns_left: u32,
 }
+
+/// Turns of sessions for what arrived before the connection lets others have theirs: a receive buffer
+/// full of tiny messages would be thousands.
+const TURNS_MAX: u32 = 64;
 
 impl ServerSession {
     /// A session over a connection at its start that serves at most `sessions_max` channels.
@@ -79,10 +85,11 @@ impl ServerSession {
     pub fn new(conn: Connection, sessions_max: usize) -> Self {
         Self {
             conn,
-            tx: TxBuf::new(TRANSMIT_BYTES),
+            tx: TxBuf::new(TRANSMIT_BYTES_BEFORE_AUTH),
             sessions: Vec::new(),
             sessions_max,
             turn: 0,
+            turns_left: TURNS_MAX,
         }
     }
 
@@ -112,6 +119,11 @@ impl ServerSession {
         let _ = self.conn.handle_eof(now);
     }
 
+    /// The stream broke both ways. Errors are kept by the connection.
+    pub fn handle_reset(&mut self, now: Instant) {
+        let _ = self.conn.handle_reset(now);
+    }
+
     /// A deadline passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.conn.handle_timeout(now);
@@ -123,13 +135,20 @@ impl ServerSession {
         self.conn.poll_timeout()
     }
 
-    /// What the application should know next. Requests that arrived are served on the way.
+    /// What the application should know next. Requests that arrived are served on the way, a
+    /// bounded number before [`ServerSession::poll_transmit`] is called.
     #[must_use]
     pub fn poll_event(&mut self, now: Instant, app: &mut dyn ServerApp) -> Option<ServerEvent> {
         loop {
+            if self.turns_left == 0 {
+                return None;
+            }
             match self.conn.poll_event(now)? {
                 SshEvent::AuthRequest => return Some(ServerEvent::AuthRequest),
-                SshEvent::Authenticated => return Some(ServerEvent::Authenticated),
+                SshEvent::Authenticated => {
+                    self.tx.grow(TRANSMIT_BYTES);
+                    return Some(ServerEvent::Authenticated);
+                }
                 SshEvent::Closed => {
                     self.end_all(app);
                     return Some(ServerEvent::Closed);
@@ -137,13 +156,13 @@ impl ServerSession {
                 SshEvent::ChannelOpen(ch) => self.on_open(ch),
                 SshEvent::Request(ch) => self.on_request(ch, app),
                 SshEvent::Readable(ch) => match self.session_at(ch) {
-                    Some(i) => self.serve(now, i, app),
+                    Some(i) => self.arrived(now, i, app),
                     None => self.discard(now, ch),
                 },
                 SshEvent::Eof(ch) => {
                     if let Some(i) = self.session_at(ch) {
                         self.sessions[i].is_eof = true;
-                        self.serve(now, i, app);
+                        self.arrived(now, i, app);
                     }
                 }
                 SshEvent::ChannelClosed(ch) => {
@@ -172,7 +191,9 @@ impl ServerSession {
     /// Serves what waited, session by session in turn, and lets everyone write. Returns whether
     /// anything was added to [`ServerSession::pending`], or more can be done at once.
     pub fn poll_transmit(&mut self, now: Instant, app: &mut dyn ServerApp) -> bool {
-        let mut has_worked = self.flush(now);
+        // Turns used up: there may be more to read from what arrived.
+        let mut has_worked = std::mem::replace(&mut self.turns_left, TURNS_MAX) == 0;
+        has_worked |= self.flush(now);
         let first = self.turn;
         let mut left = self.sessions.len();
         while left > 0 && !self.sessions.is_empty() {
@@ -180,7 +201,7 @@ impl ServerSession {
             let i = (first + left) % self.sessions.len();
             if self.sessions[i].is_waiting {
                 let before = self.tx.pending().len();
-                self.serve(now, i, app);
+                has_worked |= self.serve(now, i, app);
                 if self.tx.pending().len() > before {
                     has_worked = true;
                     // Who wrote last is last to write: the buffer may have room for one only.
@@ -293,8 +314,15 @@ impl ServerSession {
         self.conn.consume(now, ch, n);
     }
 
+    /// Gives a session a turn for what just arrived.
+    fn arrived(&mut self, now: Instant, i: usize, app: &mut dyn ServerApp) {
+        self.turns_left -= 1;
+        let _ = self.serve(now, i, app);
+    }
+
     /// Gives a session one turn: what its channel holds, within its bounds of work and output.
-    fn serve(&mut self, now: Instant, i: usize, app: &mut dyn ServerApp) {
+    /// Returns whether it took any of that.
+    fn serve(&mut self, now: Instant, i: usize, app: &mut dyn ServerApp) -> bool {
         let session = &mut self.sessions[i];
         let ch = session.ch;
         let loan = self.conn.lend(ch);
@@ -309,7 +337,7 @@ impl ServerSession {
             // OpenSSH's server exits with 11 or 255; nobody looks.
             self.finish(ch, 255);
             self.end(i, SessionEnd::Failed(error), app);
-            return;
+            return true;
         }
         let stop = session.server.stop();
         session.is_waiting = stop != Stop::Input || session.server.pending_count() > 0;
@@ -321,6 +349,7 @@ impl ServerSession {
             self.finish(ch, 0);
             self.end(i, SessionEnd::Done, app);
         }
+        taken > 0
     }
 
     fn end(&mut self, i: usize, how: SessionEnd, app: &mut dyn ServerApp) {

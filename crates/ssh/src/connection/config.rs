@@ -42,6 +42,10 @@ pub const MAXPACKET_OTHERS: u32 = 32 * 1024;
 /// The longest data field in one message, sent or received: one SFTP block with its header.
 pub const MAXPACKET_MAX: u32 = 256 * 1024;
 
+/// The least window of a channel, whatever is left of [`ConnectionConfig::windows_max`]: 8/7 of the
+/// longest message, so that it can be waited for whole.
+pub const LOCAL_WINDOW_MIN: u32 = 300 * 1024;
+
 /// What both roles tell the connection layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionConfig {
@@ -49,6 +53,9 @@ pub struct ConnectionConfig {
     /// [`LocalWindow`](crate::channel::window::LocalWindow)). At least [`EAGER_BYTES_MAX`], and
     /// 8/7 of the longest message that the application waits to see whole.
     pub local_window: u32,
+    /// What the windows of all channels add up to at most: a new channel gets half of what is left,
+    /// or [`LOCAL_WINDOW_MIN`] when that is more. The first gets `local_window`.
+    pub windows_max: u32,
     /// Longest data field of a message that a fullbore peer may send; up to [`MAXPACKET_MAX`], and
     /// for a server at least [`EAGER_MAXPACKET`]. Others are told at most [`MAXPACKET_OTHERS`].
     pub local_maxpacket: u32,
@@ -74,6 +81,8 @@ impl Default for ConnectionConfig {
         Self {
             // 320 Mbit/s x 200 ms. A consumer that keeps up never lets it fill memory.
             local_window: 8 * 1024 * 1024,
+            // Eight channels at their full window.
+            windows_max: 64 * 1024 * 1024,
             local_maxpacket: MAXPACKET_MAX,
             channels_max: CHANNELS_MAX,
             login_timeout: Some(Duration::from_secs(120)),

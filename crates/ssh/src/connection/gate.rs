@@ -21,6 +21,10 @@ impl Connection {
                     .then_some(Event::Closed);
             }
             if self.is_gated() {
+                if self.is_reset {
+                    self.fail(Error::Closed(Closed::Eof));
+                    continue;
+                }
                 return None;
             }
             self.settle_lent();

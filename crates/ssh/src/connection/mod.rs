@@ -65,6 +65,8 @@ pub struct Connection {
     is_host_key_told: bool,
     /// The peer's stream has ended; told to the transport once all of it was opened.
     is_eof: bool,
+    /// Nothing can be sent any more either.
+    is_reset: bool,
     is_closed_told: bool,
     stats: Stats,
     /// Memory in which messages are built.
@@ -130,6 +132,7 @@ impl Connection {
             full_requests: 0,
             is_host_key_told: false,
             is_eof: false,
+            is_reset: false,
             is_closed_told: false,
             stats: Stats::default(),
             scratch: Vec::new(),
@@ -163,6 +166,16 @@ impl Connection {
         self.alive()?;
         self.is_eof = true;
         Ok(())
+    }
+
+    /// As [`Connection::handle_eof`], for a stream that is broken: nothing can be sent either, so
+    /// what would have to be sent before more is opened ends the connection too.
+    ///
+    /// # Errors
+    /// The error that ended the connection.
+    pub fn handle_reset(&mut self, now: Instant) -> Result<(), Error> {
+        self.is_reset = true;
+        self.handle_eof(now)
     }
 
     /// Takes note of time. An early call does nothing.

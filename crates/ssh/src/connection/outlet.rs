@@ -37,6 +37,9 @@ enum Way {
     Full,
     /// Only to the staging queue.
     Staged,
+    /// To the staging queue, and from there nowhere: the client has closed the channel, and what
+    /// it sent before is still carried out.
+    Discarded,
     /// Into packets with data fields of `maxpacket` bytes.
     Direct {
         remote_id: u32,
@@ -79,6 +82,14 @@ impl Connection {
         let is_first = self.control.is_empty() && self.table.is_silent();
         let is_plain = self.transport.sealed_len(DATA_HEADER_LEN).is_some();
         let is_alive = self.error().is_none();
+        let is_discarded = self.login.is_server()
+            && self
+                .table
+                .by_id(ch)
+                .is_some_and(|c| c.input.is_closed && !c.output.close.is_asked_here());
+        if is_alive && is_discarded {
+            return Way::Discarded;
+        }
         let Some(channel) = self.table.by_id_mut(ch).filter(|c| {
             is_alive && c.state != State::Refused && !c.input.is_closed && !is_ended(&c.output)
         }) else {
@@ -148,7 +159,9 @@ impl ChannelOutlet<'_> {
     ) -> bool {
         let channel = self.connection.table.listed(self.slot);
         let is_taken = channel.output.staging.emit(len_max, fill);
-        if is_taken {
+        if matches!(self.way, Way::Discarded) {
+            channel.output.staging.consume(channel.output.staging.len());
+        } else if is_taken {
             // Behind staged bytes all further ones are staged too.
             self.way = Way::Staged;
             self.connection.table.list_send(self.slot);
@@ -241,7 +254,7 @@ impl Outlet for ChannelOutlet<'_> {
     fn room(&self) -> usize {
         match self.way {
             Way::Closed | Way::Full => 0,
-            Way::Staged => self.staging_room(),
+            Way::Staged | Way::Discarded => self.staging_room(),
             Way::Direct { .. } if !self.tx.is_empty() && !self.is_window_short() => {
                 self.direct_room()
             }

@@ -43,6 +43,12 @@ impl Table {
         id
     }
 
+    /// What the local windows of all channels add up to. O(channels), which is bounded.
+    pub(super) fn windows(&self) -> u64 {
+        let channels = self.slots.iter().flatten();
+        channels.map(|c| u64::from(c.input.window.target())).sum()
+    }
+
     pub(super) fn remove(&mut self, slot: usize) -> Option<Channel> {
         let channel = self.slots.get_mut(slot)?.take()?;
         self.count -= 1;

@@ -2,7 +2,9 @@
 
 use super::direction::Direction;
 use super::zlib::Inflate;
-use crate::config::{PACKET_LEN_MAX, PACKETS_PER_KEY_MAX, PAYLOAD_BYTES_MAX};
+use crate::config::{
+    PACKET_LEN_BEFORE_AUTH_MAX, PACKET_LEN_MAX, PACKETS_PER_KEY_MAX, PAYLOAD_BYTES_MAX,
+};
 use crate::error::{Error, InvalidMessage, PeerMisbehaved};
 use crate::provider::OpeningKey;
 use std::ops::Range;
@@ -94,7 +96,12 @@ impl Opener {
             Some(key) => key.packet_len(self.direction.sequence, head),
             None => u32::from_be_bytes([head[0], head[1], head[2], head[3]]),
         };
-        if packet_len > PACKET_LEN_MAX {
+        let packet_len_max = if self.direction.is_authenticated {
+            PACKET_LEN_MAX
+        } else {
+            PACKET_LEN_BEFORE_AUTH_MAX
+        };
+        if packet_len > packet_len_max {
             return Err(PeerMisbehaved::PacketTooLong { packet_len }.into());
         }
         let padded = self.direction.counted_len() + packet_len as usize;

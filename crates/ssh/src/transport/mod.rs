@@ -18,7 +18,9 @@ pub use host_key::{HostKeyOffer, HostKeyVerified};
 pub(crate) use loan::PayloadLoan;
 
 use crate::cipher::Suite;
-use crate::config::{ClientConfig, HostKey, PACKET_LEN_MAX, ServerConfig, TransportConfig};
+use crate::config::{
+    ClientConfig, HostKey, PACKET_LEN_MAX, RECEIVE_BYTES_BEFORE_AUTH, ServerConfig, TransportConfig,
+};
 use crate::error::{Closed, Error};
 use crate::kex::{HostKeyAlgorithm, Method};
 use crate::msg::DisconnectReason;
@@ -156,7 +158,7 @@ impl Transport {
     fn new(role: Role, provider: Box<dyn Provider>, now: Instant) -> Self {
         let config = role.transport();
         let versions = Versions::new(&config.software_version, role.is_client());
-        let rx = RxBuf::new(config.receive_buffer_bytes.max(RECEIVE_BUFFER_BYTES_MIN));
+        let rx = RxBuf::new(RECEIVE_BYTES_BEFORE_AUTH);
         let mut transport = Self {
             role,
             provider,
@@ -278,6 +280,8 @@ impl Transport {
     /// `next_packet`; a server right after it sealed it.
     pub fn on_authenticated(&mut self, _now: Instant) {
         self.is_authenticated = true;
+        let bytes = self.role.transport().receive_buffer_bytes;
+        self.rx.grow(bytes.max(RECEIVE_BUFFER_BYTES_MIN));
         self.sealer.direction.on_authenticated();
         self.opener.direction.on_authenticated();
     }

@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::cipher::{Cipher, Mac};
-use crate::config::{CONTROL_BYTES_MAX, PACKETS_PER_KEY_MAX, PAYLOAD_BYTES_MAX};
+use crate::config::{
+    CONTROL_BYTES_MAX, PACKET_LEN_BEFORE_AUTH_MAX, PACKETS_PER_KEY_MAX, PAYLOAD_BYTES_MAX,
+    RECEIVE_BYTES_BEFORE_AUTH,
+};
 use crate::error::{ApiMisuse, InvalidMessage, PeerMisbehaved};
 use crate::msg::SSH_MSG_UNIMPLEMENTED;
 
@@ -32,7 +35,7 @@ fn the_longest_message_passes_under_every_suite_and_one_longer_does_not() {
 
 #[test]
 fn a_claimed_length_is_refused_from_its_word_alone() {
-    for packet_len in [PACKET_LEN_MAX + 1, 0x4000_0000, u32::MAX] {
+    for packet_len in [PACKET_LEN_BEFORE_AUTH_MAX + 1, 0x4000_0000, u32::MAX] {
         let mut server = End::new(server_with(quick()));
         server.feed(b"SSH-2.0-x\r\n").expect("a version");
         assert_eq!(
@@ -42,6 +45,17 @@ fn a_claimed_length_is_refused_from_its_word_alone() {
         let goodbye = server.take_output();
         assert!(!goodbye.is_empty());
     }
+}
+
+#[test]
+fn a_stranger_gets_little_memory_and_a_user_enough_for_the_longest_packet() {
+    let mut server = End::new(server_with(quick()));
+    assert_eq!(
+        server.transport.input_space().len(),
+        RECEIVE_BYTES_BEFORE_AUTH
+    );
+    server.transport.on_authenticated(NOW);
+    assert!(server.transport.input_space().len() > PACKET_LEN_MAX as usize);
 }
 
 #[test]
