@@ -472,8 +472,12 @@ impl Driven for Task<'_> {
     }
 
     fn handle_end(&mut self, now: Instant, why: Option<io::Error>) {
+        if why.is_some() {
+            self.state.session.handle_reset(now);
+        } else {
+            self.state.session.handle_eof(now);
+        }
         self.state.broken = why;
-        self.state.session.handle_eof(now);
     }
 
     fn handle_timeout(&mut self, now: Instant) {

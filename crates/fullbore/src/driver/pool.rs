@@ -78,6 +78,18 @@ impl Pool {
         true
     }
 
+    /// Puts what is left of a running job behind those that wait, full or not: the job has taken
+    /// its place before. For jobs of this pool only.
+    pub fn requeue(&self, rest: impl FnOnce() + Send + 'static) {
+        let mut state = self
+            .shared
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        // The thread that calls takes it, if no other does.
+        state.queue.push_back(Box::new(rest));
+    }
+
     /// Lets the threads end once the queue is empty.
     pub fn close(&self) {
         let mut state = self
@@ -133,6 +145,31 @@ mod tests {
         assert!(pool.run(|| {}));
         assert!(!pool.run(|| {}));
         finish.send(()).expect("the job waits");
+        pool.close();
+    }
+
+    #[test]
+    fn what_is_left_of_a_job_runs_behind_the_others() {
+        let pool = Pool::new(1, 1);
+        let (tx, rx) = mpsc::channel();
+        let (finish, may_finish) = mpsc::channel::<()>();
+        let (own, first) = (pool.clone(), tx.clone());
+        assert!(pool.run(move || {
+            may_finish.recv().expect("the test tells");
+            let rest = first.clone();
+            own.requeue(move || rest.send("rest").expect("the test waits"));
+            first.send("first").expect("the test waits");
+        }));
+        // The queue holds one: it is free once the first job runs.
+        while !pool.run({
+            let tx = tx.clone();
+            move || tx.send("second").expect("the test waits")
+        }) {
+            std::thread::yield_now();
+        }
+        finish.send(()).expect("the job waits");
+        let seen: Vec<_> = rx.iter().take(3).collect();
+        assert_eq!(seen, ["first", "second", "rest"]);
         pool.close();
     }
 

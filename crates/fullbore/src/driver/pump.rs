@@ -59,7 +59,8 @@ fn count(session: &mut dyn Driven, n: usize) {
 /// Rounds of read, work and write before other tasks of the thread get their share: about 4 MiB.
 const ROUNDS_MAX: usize = 8;
 
-/// How long a finished session's last words may wait for the peer to read them.
+/// How long a finished session's last words may wait for the peer to read them, and a session that can
+/// send nothing more for the peer's last words.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// The stream, the clock and the timer of one connection.
@@ -71,7 +72,9 @@ pub struct Pump {
     timer_at: Option<Instant>,
     reading: bool,
     writing: bool,
-    /// When a finished session is given up.
+    /// Why nothing can be written any more, until the session is told.
+    broken: Option<io::Error>,
+    /// When a finished session is given up, and when one on a broken stream is told.
     linger_until: Option<Instant>,
 }
 
@@ -86,6 +89,7 @@ impl Pump {
             timer_at: None,
             reading: true,
             writing: true,
+            broken: None,
             linger_until: None,
         }
     }
@@ -111,6 +115,9 @@ impl Pump {
             if session.is_finished() {
                 return self.linger(cx, session, now);
             }
+            if self.broken.is_some() {
+                self.listen(session, now);
+            }
             let read = self.read(cx, session, now);
             if !worked && !wrote && !read && !self.time_out(cx, session) {
                 return Poll::Pending;
@@ -132,6 +139,24 @@ impl Pump {
         Poll::Ready(())
     }
 
+    /// What the peer sent before it went may still be there, with its reason. Where nothing more is
+    /// read before something was written, it will not be seen: the session is told at once.
+    fn listen(&mut self, session: &mut dyn Driven, now: Instant) {
+        let until = *self.linger_until.get_or_insert(now + LINGER);
+        if until <= now || session.input_space().is_empty() {
+            self.end(session, now);
+        }
+    }
+
+    /// Tells the session that the stream is broken.
+    fn end(&mut self, session: &mut dyn Driven, now: Instant) {
+        self.reading = false;
+        self.writing = false;
+        self.linger_until = None;
+        let why = self.broken.take();
+        session.handle_end(now, why);
+    }
+
     /// Returns whether anything was written, or can no longer be.
     fn write(&mut self, cx: &mut Context<'_>, session: &mut dyn Driven, now: Instant) -> bool {
         if session.pending().is_empty() || !self.writing {
@@ -150,10 +175,10 @@ impl Pump {
                 n > 0
             }
             Poll::Ready(Err(error)) => {
-                // What the peer sent before it went may still be there, with its reason.
                 self.writing = false;
+                self.broken = Some(error);
                 if !self.reading {
-                    session.handle_end(now, Some(error));
+                    self.end(session, now);
                 }
                 true
             }
@@ -176,9 +201,14 @@ impl Pump {
                 count(session, n);
                 true
             }
-            Poll::Ready(end) => {
+            Poll::Ready(Ok(_)) if self.broken.is_none() => {
                 self.reading = false;
-                session.handle_end(now, end.err());
+                session.handle_end(now, None);
+                true
+            }
+            Poll::Ready(end) => {
+                self.broken = end.err().or(self.broken.take());
+                self.end(session, now);
                 true
             }
         }
@@ -189,6 +219,7 @@ impl Pump {
     fn time_out(&mut self, cx: &mut Context<'_>, session: &mut dyn Driven) -> bool {
         let refilled = session.limit().and_then(|limit| limit.wait());
         let deadlines = session.poll_timeout().into_iter().chain(refilled);
+        let deadlines = deadlines.chain(self.linger_until);
         let Some(at) = deadlines.min() else {
             return false;
         };

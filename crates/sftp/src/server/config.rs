@@ -15,6 +15,8 @@ pub struct Config {
     pub readdir_bytes_max: usize,
     /// Handles open at once, at most [`Config::HANDLES_MAX`].
     pub handles_max: u32,
+    /// Folders among them: a folder that is being listed has a buffer.
+    pub dirs_max: u32,
     /// Handle limit that `limits@openssh.com` tells; 0 = it does not say.
     pub handles_told: u64,
     /// Requests served; the others get "permission denied" and are not announced.
@@ -30,7 +32,8 @@ pub struct Config {
     pub work_bytes_max: usize,
     /// Operations that may be pending at once, at most [`Config::PENDING_COUNT_MAX`].
     pub pending_count_max: u16,
-    /// READ bytes that may be pending at once, give or take one READ: what their buffers hold.
+    /// READ bytes and digests that may be pending at once, give or take one reply: what their
+    /// buffers hold.
     pub pending_bytes_max: usize,
 }
 
@@ -80,6 +83,7 @@ impl Default for Config {
             // Below the 34,000 bytes that every peer must take; OpenSSH's 100 names come to 17,000.
             readdir_bytes_max: 32 * 1024,
             handles_max: 1024,
+            dirs_max: 64,
             handles_told: 0,
             requests: RequestSet::ALL,
             read_only: false,

@@ -310,7 +310,7 @@ impl Server {
         io: &mut Io<'_>,
         open: impl FnOnce(FileId, &mut Io<'_>) -> Result<(), StoreError>,
     ) {
-        let Some(file) = self.handles.next() else {
+        let Some(file) = self.handles.next(kind) else {
             let error = StoreError::new(Code::Failure, "too many open handles");
             self.status(id, Err(error), io);
             return;

@@ -41,19 +41,26 @@ pub(super) struct Handles {
     /// Indices to be reused, the last closed first, as OpenSSH does.
     free: Vec<u16>,
     count_max: usize,
+    dir_count: usize,
+    dir_count_max: usize,
 }
 
 impl Handles {
-    pub(super) fn new(count_max: u32) -> Self {
+    pub(super) fn new(count_max: u32, dir_count_max: u32) -> Self {
         Self {
             entries: Vec::new(),
             free: Vec::new(),
             count_max: count_max.min(super::Config::HANDLES_MAX) as usize,
+            dir_count: 0,
+            dir_count_max: dir_count_max as usize,
         }
     }
 
     /// The id that the next [`Handles::insert`] gives, or `None` when the table is full.
-    pub(super) fn next(&self) -> Option<FileId> {
+    pub(super) fn next(&self, kind: Kind) -> Option<FileId> {
+        if kind == Kind::Dir && self.dir_count >= self.dir_count_max {
+            return None;
+        }
         if let Some(&index) = self.free.last() {
             return Some(FileId(u32::from(index)));
         }
@@ -74,6 +81,7 @@ impl Handles {
                 state: None,
             });
         }
+        self.dir_count += usize::from(kind == Kind::Dir);
         let entry = &mut self.entries[id.0 as usize];
         entry.state = Some(State {
             kind,
@@ -94,7 +102,8 @@ impl Handles {
 
     pub(super) fn remove(&mut self, id: FileId) {
         let entry = &mut self.entries[id.0 as usize];
-        if entry.state.take().is_some() {
+        if let Some(state) = entry.state.take() {
+            self.dir_count -= usize::from(state.kind == Kind::Dir);
             entry.generation = entry.generation.wrapping_add(1);
             let index = u16::try_from(id.0).expect("the table holds at most 2^16 entries");
             self.free.push(index);
@@ -143,12 +152,12 @@ mod tests {
 
     #[test]
     fn first_handles_look_as_openssh_makes_them() {
-        let mut handles = Handles::new(2);
-        let a = handles.next().expect("room");
+        let mut handles = Handles::new(2, 2);
+        let a = handles.next(Kind::File).expect("room");
         assert_eq!(handles.insert(a, Kind::File), [0, 0, 0, 0]);
-        let b = handles.next().expect("room");
+        let b = handles.next(Kind::Dir).expect("room");
         assert_eq!(handles.insert(b, Kind::Dir), [0, 0, 0, 1]);
-        assert_eq!(handles.next(), None);
+        assert_eq!(handles.next(Kind::File), None);
         assert_eq!(handles.find(&[0, 0, 0, 1]), Some((b, Kind::Dir)));
         assert_eq!(handles.find(&[0, 0, 0, 2]), None);
         assert_eq!(handles.find(&[0, 0, 1]), None);
@@ -156,11 +165,11 @@ mod tests {
 
     #[test]
     fn a_stale_handle_does_not_reach_the_file_that_took_its_index() {
-        let mut handles = Handles::new(1);
-        let a = handles.next().expect("room");
+        let mut handles = Handles::new(1, 1);
+        let a = handles.next(Kind::File).expect("room");
         let old = handles.insert(a, Kind::File);
         handles.remove(a);
-        let b = handles.next().expect("room");
+        let b = handles.next(Kind::File).expect("room");
         let new = handles.insert(b, Kind::File);
         assert_eq!(a, b);
         assert_eq!(handles.find(&old), None);
@@ -169,9 +178,23 @@ mod tests {
     }
 
     #[test]
+    fn folders_are_taken_to_their_own_limit() {
+        let mut handles = Handles::new(3, 1);
+        let a = handles.next(Kind::Dir).expect("room");
+        handles.insert(a, Kind::Dir);
+        assert_eq!(handles.next(Kind::Dir), None);
+        let b = handles.next(Kind::File).expect("files have room");
+        handles.insert(b, Kind::File);
+        handles.remove(b);
+        assert_eq!(handles.next(Kind::Dir), None);
+        handles.remove(a);
+        assert!(handles.next(Kind::Dir).is_some());
+    }
+
+    #[test]
     fn readers_go_on_beside_readers_only() {
-        let mut handles = Handles::new(1);
-        let id = handles.next().expect("room");
+        let mut handles = Handles::new(1, 1);
+        let id = handles.next(Kind::File).expect("room");
         handles.insert(id, Kind::File);
         handles.begin(id, Use::Shared);
         assert!(handles.is_free_for(id, Use::Shared));

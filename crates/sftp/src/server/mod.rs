@@ -117,7 +117,7 @@ impl Server {
             .clamp(Config::PACKET_BYTES_MIN, proto::PACKET_BYTES_MAX);
         Self {
             served: config.served(),
-            handles: Handles::new(config.handles_max),
+            handles: Handles::new(config.handles_max, config.dirs_max),
             pending: Pending::new(config.pending_count_max, config.pending_bytes_max),
             remote_version: None,
             stop: Stop::Input,

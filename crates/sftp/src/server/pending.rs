@@ -2,7 +2,7 @@
 
 use super::handles::Use;
 use super::store::{Completion, FileId, Token};
-use crate::proto::HashAlgorithm;
+use crate::proto::{HashAlgorithm, PACKET_BYTES_MAX};
 
 /// What a pending operation will answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(super) struct Pending {
     free: Vec<u16>,
     /// Slots whose reply waits for the outlet, oldest first.
     finished: std::collections::VecDeque<u16>,
-    /// READ bytes asked by operations in slots.
+    /// Bytes that the replies of operations in slots may have.
     bytes: usize,
     bytes_max: usize,
 }
@@ -131,7 +131,9 @@ impl Answer {
     fn bytes(self) -> usize {
         match self {
             Self::Data { len } => len as usize,
-            Self::Status | Self::Digests { .. } => 0,
+            // As many as fit a reply, whatever the file.
+            Self::Digests { .. } => PACKET_BYTES_MAX as usize,
+            Self::Status => 0,
         }
     }
 }

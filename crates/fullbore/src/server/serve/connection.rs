@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -30,8 +31,18 @@ use crate::driver::pool::Pool;
 use crate::driver::pump::{Driven, Pump};
 use crate::driver::random::SystemRandom;
 use crate::driver::stream::Stream;
-use crate::server::store::{FileStore, Job, Offload, Options, RootPolicy};
+use crate::server::store::{FileStore, Job, Offload, Options, Progress, RootPolicy};
 use crate::session::{ServerApp, ServerEvent, ServerSession, SessionEnd, Start};
+
+/// Handles that the sessions of a connection share, and the fewest of a session: each is a descriptor.
+const HANDLES_MAX: u32 = 2048;
+const HANDLES_MIN: u32 = 64;
+
+/// The fewest folders that a session may have open.
+const DIRS_MIN: u32 = 8;
+
+/// Bytes of a session that file threads may hold.
+const PENDING_BYTES_MAX: usize = 1024 * 1024;
 
 /// What the connections of one thread share.
 #[derive(Debug)]
@@ -43,6 +54,7 @@ pub(super) struct Shared {
     pub(super) sessions_max: usize,
     pub(super) clock: Clock,
     pub(super) pool: Pool,
+    pub(super) password_pool: Pool,
     pub(super) log: Log,
 }
 
@@ -58,15 +70,54 @@ struct ChannelOffload {
     pool: Pool,
     notes: UnboundedSender<Note>,
     ch: ChannelId,
+    /// The session is over: nobody waits for what it started.
+    is_over: Arc<AtomicBool>,
 }
 
 impl Offload for ChannelOffload {
     fn submit(&mut self, token: Token, job: Job) -> bool {
-        let (notes, ch) = (self.notes.clone(), self.ch);
-        self.pool.run(move || {
-            // Nobody listens any more when the connection has gone.
-            let _ = notes.send(Note::Done(ch, token, job()));
-        })
+        let call = Offloaded {
+            pool: self.pool.clone(),
+            notes: self.notes.clone(),
+            ch: self.ch,
+            is_over: self.is_over.clone(),
+            token,
+        };
+        self.pool.run(move || call.run(job))
+    }
+}
+
+impl Drop for ChannelOffload {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// One operation that was handed over.
+struct Offloaded {
+    pool: Pool,
+    notes: UnboundedSender<Note>,
+    ch: ChannelId,
+    is_over: Arc<AtomicBool>,
+    token: Token,
+}
+
+impl Offloaded {
+    /// Runs a slice; what is left goes behind the operations of others.
+    fn run(self, job: Job) {
+        if self.notes.is_closed() || self.is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        match job() {
+            Progress::Done(completion) => {
+                // Nobody listens any more when the connection has gone.
+                let _ = self.notes.send(Note::Done(self.ch, self.token, completion));
+            }
+            Progress::More(rest) => {
+                let pool = self.pool.clone();
+                pool.requeue(move || self.run(rest));
+            }
+        }
     }
 }
 
@@ -77,25 +128,40 @@ struct App {
     rights: Rights,
     symlink_order: SymlinkOrder,
     stores: Vec<(ChannelId, FileStore)>,
+    /// Handles that each session may open.
+    handles: Vec<(ChannelId, u32)>,
     notes: UnboundedSender<Note>,
     log: Log,
 }
 
 impl App {
+    /// Handles of the next session: half of what the others left, so that a client with a single
+    /// session has many, and one with many sessions not many times as many.
+    fn next_handles(&self) -> u32 {
+        let given: u32 = self.handles.iter().map(|(_, handles)| handles).sum();
+        (HANDLES_MAX.saturating_sub(given) / 2).max(HANDLES_MIN)
+    }
+
     fn start_sftp(&mut self, ch: ChannelId) -> Start {
         let mut options = Options::new(self.shared.root.clone());
         options.offload = Some(Box::new(ChannelOffload {
             pool: self.shared.pool.clone(),
             notes: self.notes.clone(),
             ch,
+            is_over: Arc::default(),
         }));
         match FileStore::new(options) {
             Ok(store) => {
+                let handles_max = self.next_handles();
                 self.stores.push((ch, store));
+                self.handles.push((ch, handles_max));
                 self.log.line(format_args!("session {ch}: sftp started"));
                 Start::Sftp(Config {
                     read_only: self.shared.read_only || self.rights.read_only,
                     symlink_order: self.symlink_order,
+                    handles_max,
+                    dirs_max: (handles_max / 16).max(DIRS_MIN),
+                    pending_bytes_max: PENDING_BYTES_MAX,
                     ..Config::default()
                 })
             }
@@ -142,6 +208,7 @@ impl ServerApp for App {
     }
 
     fn ended(&mut self, ch: ChannelId, how: SessionEnd) {
+        self.handles.retain(|(of, _)| *of != ch);
         if let Some(i) = self.stores.iter().position(|(of, _)| *of == ch) {
             let (_, mut store) = self.stores.swap_remove(i);
             store.close_all();
@@ -239,7 +306,7 @@ impl Task {
             Verdict::Check(hash, password) => {
                 app.rights = Rights::default();
                 let notes = app.notes.clone();
-                let is_started = app.shared.pool.run(move || {
+                let is_started = app.shared.password_pool.run(move || {
                     let _ = notes.send(Note::Password(hash.is_of(&password)));
                 });
                 if !is_started {
@@ -283,10 +350,13 @@ impl Driven for Task {
     }
 
     fn handle_end(&mut self, now: Instant, why: Option<std::io::Error>) {
-        if let Some(error) = why {
-            self.app.log.line(format_args!("the stream broke: {error}"));
+        match why {
+            Some(error) => {
+                self.app.log.line(format_args!("the stream broke: {error}"));
+                self.session.handle_reset(now);
+            }
+            None => self.session.handle_eof(now),
         }
-        self.session.handle_eof(now);
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -350,6 +420,7 @@ pub(super) async fn serve(
             rights: Rights::default(),
             symlink_order: SymlinkOrder::default(),
             stores: Vec::new(),
+            handles: Vec::new(),
             notes: sender,
             log,
         },

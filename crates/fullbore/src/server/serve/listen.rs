@@ -42,6 +42,15 @@ const HANDED_OVER_MAX: usize = 256;
 const FILE_THREADS_MAX: usize = 8;
 const FILE_QUEUE_MAX: usize = 1024;
 
+/// Threads that check passwords, and what may wait for them: strangers cause the work, so it has no part
+/// in the threads for files.
+const PASSWORD_THREADS_MAX: usize = 2;
+const PASSWORD_QUEUE_MAX: usize = 64;
+
+/// What the windows of a connection add up to. One channel at its full window and nine smaller ones: what
+/// a client can leave unread here.
+const WINDOWS_MAX: u32 = 16 * 1024 * 1024;
+
 /// How long no connection is accepted when the machine is out of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -92,6 +101,7 @@ pub struct Server {
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
     pool: Pool,
+    password_pool: Pool,
 }
 
 /// A host key as people compare it.
@@ -127,6 +137,7 @@ impl Server {
         let addresses: Vec<_> = listeners.iter().flat_map(TcpListener::local_addr).collect();
         let (stop, stopped) = watch::channel(false);
         let pool = Pool::new(FILE_THREADS_MAX, FILE_QUEUE_MAX);
+        let password_pool = Pool::new(PASSWORD_THREADS_MAX, PASSWORD_QUEUE_MAX);
         let mut server = Self {
             addresses,
             host_keys: lines,
@@ -135,6 +146,7 @@ impl Server {
             stop,
             threads: Vec::new(),
             pool: pool.clone(),
+            password_pool: password_pool.clone(),
         };
         let config = Arc::new(server_config(options, host_keys, &log));
         let mut workers = Vec::new();
@@ -145,6 +157,7 @@ impl Server {
                 config: config.clone(),
                 root: root.clone(),
                 pool: pool.clone(),
+                password_pool: password_pool.clone(),
                 log: log.clone(),
                 stop: stopped.clone(),
             };
@@ -208,6 +221,7 @@ impl Drop for Server {
             let _ = thread.join();
         }
         self.pool.close();
+        self.password_pool.close();
     }
 }
 
@@ -272,6 +286,7 @@ fn server_config(
         connection: ConnectionConfig {
             login_timeout: Some(options.login_grace),
             keepalive_interval: Some(KEEPALIVE),
+            windows_max: WINDOWS_MAX,
             ..ConnectionConfig::default()
         },
         transport: TransportConfig {
@@ -315,6 +330,7 @@ struct WorkerPlan {
     config: Arc<ServerConfig>,
     root: PathBuf,
     pool: Pool,
+    password_pool: Pool,
     log: Log,
     stop: watch::Receiver<bool>,
 }
@@ -338,6 +354,7 @@ impl WorkerPlan {
             sessions_max: self.options.sessions_max,
             clock: Clock::start(),
             pool: self.pool,
+            password_pool: self.password_pool,
             log: self.log,
         });
         let mut connections = tokio::task::JoinSet::new();

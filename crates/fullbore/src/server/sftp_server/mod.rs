@@ -14,7 +14,7 @@ use rustix::process::{Resource, getrlimit, getuid};
 pub use options::{Facility, Options, Parsed};
 
 use super::store::{self, FileStore, Level, Log, Names, RootPolicy};
-use crate::driver::signals::ignore_file_size_signal;
+use crate::driver::signals::{hide_memory, ignore_file_size_signal};
 use log::Logger;
 
 /// Descriptors that the process itself needs: standard streams, the log, and one to spare.
@@ -41,6 +41,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> i32 {
 #[must_use]
 pub fn run(options: &Options) -> i32 {
     ignore_file_size_signal();
+    hide_memory();
     let mut logger = Logger::new(options.log_level, options.facility, options.log_to_stderr);
     for warning in &options.warnings {
         logger.log(Level::Error, format_args!("{warning}"));

@@ -16,12 +16,18 @@ use rustix::io::{self, Errno, ReadWriteFlags};
 use super::errno::store_error;
 use super::listing::Listing;
 use super::log::{Level, Shown};
-use super::offload::{Call, Copy, check};
+use super::offload::{Call, Copy};
 use super::root::retry;
 use super::{FileStore, map};
 
 /// Slices that one preadv takes (`IOV_MAX`).
 const SLICE_COUNT_MAX: usize = 1024;
+
+/// The answer to a call that may take long while too many are under way.
+const BUSY: StoreError = StoreError::new(
+    Code::Failure,
+    "too many such operations are under way: try again later",
+);
 
 /// What a handle stands for.
 #[derive(Debug)]
@@ -169,8 +175,10 @@ impl FileStore {
     /// Opens without waiting for a partner, if it is a pipe: a session must not hang on one.
     pub(super) fn open_file(&self, path: &[u8], flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
         match self.root.open_path(path, flags | OFlags::NONBLOCK, mode) {
-            // Not a pipe, which would not say this, but a file under another's lease.
-            Err(Errno::AGAIN) => self.root.open_path(path, flags, mode),
+            // Not a pipe, which would not say this, but a file under another's lease. A confined
+            // session has others beside it, and may have lost a race for the path instead: it does
+            // not wait.
+            Err(Errno::AGAIN) if !self.root.is_confined() => self.root.open_path(path, flags, mode),
             result => result,
         }
     }
@@ -237,7 +245,13 @@ impl FileStore {
             Call::Read { .. } => self.buffers.pop().unwrap_or_default(),
             Call::Fsync { .. } | Call::Copy(_) | Call::Check { .. } => Vec::new(),
         };
-        offload.submit(token, Box::new(move || call.run(buffer)))
+        offload.submit(token, call.job(buffer))
+    }
+
+    /// Whether a call that could not be handed over may not be made in line either: others are
+    /// served by this thread.
+    fn must_refuse(&self, call: &Call) -> bool {
+        self.offload.is_some() && call.is_long()
     }
 
     /// Makes a call that ends in a status: elsewhere if it can.
@@ -245,7 +259,10 @@ impl FileStore {
         if self.submit(token, &call) {
             return Outcome::Pending;
         }
-        match call.run(Vec::new()) {
+        if self.must_refuse(&call) {
+            return Err(BUSY).into();
+        }
+        match call.finish() {
             Completion::Done(result) => result.into(),
             Completion::Data(_) | Completion::Digests(_) => Err(Code::Failure.into()).into(),
         }
@@ -302,14 +319,21 @@ impl FileStore {
             Ok(file) => file,
             Err(error) => return Err(error).into(),
         };
-        let call = Call::Check {
-            file: Arc::clone(&file),
-            range,
-        };
+        let call = Call::Check { file, range };
         if self.submit(token, &call) {
             return Outcome::Pending;
         }
-        check(&file, range, digests).into()
+        if self.must_refuse(&call) {
+            return Err(BUSY).into();
+        }
+        match call.finish() {
+            Completion::Digests(Ok(made)) => {
+                digests.extend_from_slice(&made);
+                Ok(()).into()
+            }
+            Completion::Digests(Err(error)) => Err(error).into(),
+            Completion::Data(_) | Completion::Done(_) => Err(Code::Failure.into()).into(),
+        }
     }
 }
 

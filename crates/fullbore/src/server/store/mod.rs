@@ -28,7 +28,7 @@ use rustix::io;
 
 pub use log::{Level, Log, Shown};
 pub use names::{Names, User};
-pub use offload::{Job, Offload};
+pub use offload::{Job, Offload, Progress};
 pub use root::RootPolicy;
 pub(crate) use root::retry;
 

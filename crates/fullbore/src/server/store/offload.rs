@@ -12,21 +12,30 @@ use rustix::io::{self, Errno};
 use super::errno::store_error;
 use super::root::retry;
 
-/// A call to run on another thread; its result goes to `Server::complete` on the session's own.
-pub type Job = Box<dyn FnOnce() -> Completion + Send>;
+/// A call to run on another thread, or the next slice of one: no thread is kept by a file without end.
+pub type Job = Box<dyn FnOnce() -> Progress + Send>;
+
+/// How far a call has come.
+pub enum Progress {
+    /// To its end: the result goes to `Server::complete` on the session's own thread.
+    Done(Completion),
+    /// This is what is left, to be run when others had their turn.
+    More(Job),
+}
 
 /// Runs calls elsewhere: the driver's thread pool.
 pub trait Offload {
-    /// Starts `job` and returns true, or drops it and returns false when it cannot: the call is
-    /// then made at once, in line.
+    /// Starts `job` and returns true, or drops it and returns false when it cannot: a call that may
+    /// take long is then refused, others are made at once, in line. When the offload is dropped, what
+    /// it started need not be finished.
     fn submit(&mut self, token: Token, job: Job) -> bool;
 }
 
+/// Bytes hashed or copied before other calls have their turn: a few milliseconds.
+const SLICE_BYTES: u64 = 16 * 1024 * 1024;
+
 /// Bytes hashed or copied per system call.
 const CHUNK_BYTES: usize = 128 * 1024;
-
-/// Bytes per `copy_file_range`, so that each call ends in bounded time.
-const COPY_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A call with everything it needs.
 #[derive(Clone, Debug)]
@@ -59,8 +68,32 @@ pub(super) struct Copy {
 }
 
 impl Call {
-    /// Makes the call. `buffer` takes the bytes of a read.
-    pub(super) fn run(self, mut buffer: Vec<u8>) -> Completion {
+    /// Whether it takes as long as the peer likes.
+    pub(super) const fn is_long(&self) -> bool {
+        match self {
+            Self::Read { .. } => false,
+            Self::Fsync { .. } | Self::Copy(_) | Self::Check { .. } => true,
+        }
+    }
+
+    /// The call as a job. `buffer` takes the bytes of a read.
+    pub(super) fn job(self, buffer: Vec<u8>) -> Job {
+        Box::new(move || self.run(buffer))
+    }
+
+    /// Makes the call to its end.
+    pub(super) fn finish(self) -> Completion {
+        let mut progress = self.run(Vec::new());
+        loop {
+            match progress {
+                Progress::Done(completion) => return completion,
+                Progress::More(job) => progress = job(),
+            }
+        }
+    }
+
+    /// Makes the call, or its first slice.
+    fn run(self, mut buffer: Vec<u8>) -> Progress {
         match self {
             Self::Read {
                 file,
@@ -70,7 +103,7 @@ impl Call {
             } => {
                 // Zeroes only what a reused buffer does not have yet.
                 buffer.resize(len, 0);
-                Completion::Data(match read_full(&file, offset, &mut buffer) {
+                let result = match read_full(&file, offset, &mut buffer) {
                     Ok(0) => Err(StoreError::EOF),
                     Ok(n) => {
                         buffer.truncate(n);
@@ -78,17 +111,15 @@ impl Call {
                         Ok(buffer)
                     }
                     Err(errno) => Err(store_error(errno)),
-                })
+                };
+                Progress::Done(Completion::Data(result))
             }
             Self::Fsync { file } => {
                 let result = retry(|| rustix::fs::fsync(&file));
-                Completion::Done(result.map_err(store_error))
+                Progress::Done(Completion::Done(result.map_err(store_error)))
             }
-            Self::Copy(copy) => Completion::Done(copy.run()),
-            Self::Check { file, range } => {
-                buffer.clear();
-                Completion::Digests(check(&file, range, &mut buffer).map(|()| buffer))
-            }
+            Self::Copy(copy) => copy.run(0),
+            Self::Check { file, range } => Check::new(file, range).run(),
         }
     }
 }
@@ -109,21 +140,26 @@ fn read_full(file: &OwnedFd, offset: u64, into: &mut [u8]) -> io::Result<usize> 
 }
 
 impl Copy {
-    fn run(&self) -> Result<(), StoreError> {
-        let mut done = 0;
-        while self.len == 0 || done < self.len {
-            let left = if self.len == 0 {
-                COPY_BYTES
-            } else {
-                (self.len - done).min(COPY_BYTES)
+    /// Copies the slice behind the first `done` bytes.
+    fn run(self, mut done: u64) -> Progress {
+        let end = done.saturating_add(SLICE_BYTES);
+        let all = if self.len == 0 { u64::MAX } else { self.len };
+        while done < all.min(end) {
+            let result = match self.step(done, all.min(end) - done) {
+                Ok(0) if self.len == 0 => Ok(()),
+                Ok(0) => Err(StoreError::EOF),
+                Ok(n) => {
+                    done += n;
+                    continue;
+                }
+                Err(errno) => Err(store_error(errno)),
             };
-            match self.step(done, left).map_err(store_error)? {
-                0 if self.len == 0 => return Ok(()),
-                0 => return Err(StoreError::EOF),
-                n => done += n,
-            }
+            return Progress::Done(Completion::Done(result));
         }
-        Ok(())
+        if done < all {
+            return Progress::More(Box::new(move || self.run(done)));
+        }
+        Progress::Done(Completion::Done(Ok(())))
     }
 
     /// Copies some of the next `left` bytes; 0 at the end of the source.
@@ -174,33 +210,62 @@ pub(super) fn write_all(file: &OwnedFd, mut offset: u64, mut data: &[u8]) -> io:
     Ok(())
 }
 
-/// Appends the digests of a range to `digests`: one for each block, one for an empty range.
-pub(super) fn check(
-    file: &OwnedFd,
+/// The hashing of a range of a file: a digest for each block, one for an empty range.
+struct Check {
+    file: Arc<OwnedFd>,
     range: CheckRange,
-    digests: &mut Vec<u8>,
-) -> Result<(), StoreError> {
-    let asked = if range.len == 0 { u64::MAX } else { range.len };
-    let mut blocks = Blocks::new(range);
-    let mut chunk = vec![0; CHUNK_BYTES];
-    let mut done = 0;
-    while done < asked {
-        let want = usize::try_from(asked - done)
-            .unwrap_or(usize::MAX)
-            .min(CHUNK_BYTES);
-        let at = range.offset.saturating_add(done);
-        let n = read_full(file, at, &mut chunk[..want]).map_err(store_error)?;
-        if n == 0 {
-            break;
+    blocks: Blocks,
+    digests: Vec<u8>,
+    done: u64,
+}
+
+impl Check {
+    fn new(file: Arc<OwnedFd>, range: CheckRange) -> Self {
+        Self {
+            file,
+            range,
+            blocks: Blocks::new(range),
+            digests: Vec::new(),
+            done: 0,
         }
-        blocks.update(&chunk[..n], digests)?;
-        done += n as u64;
     }
-    if range.len != 0 && done < range.len {
-        return Err(StoreError::EOF);
+
+    /// Hashes the next slice.
+    fn run(mut self) -> Progress {
+        let end = self.done.saturating_add(SLICE_BYTES);
+        match self.hash_to(end) {
+            Ok(false) => Progress::More(Box::new(move || self.run())),
+            Ok(true) => {
+                self.blocks.finish(&mut self.digests);
+                Progress::Done(Completion::Digests(Ok(self.digests)))
+            }
+            Err(error) => Progress::Done(Completion::Digests(Err(error))),
+        }
     }
-    blocks.finish(digests);
-    Ok(())
+
+    /// Goes on to `end`. True when that was the end of the range or of the file.
+    fn hash_to(&mut self, end: u64) -> Result<bool, StoreError> {
+        let range = self.range;
+        let asked = if range.len == 0 { u64::MAX } else { range.len };
+        let mut chunk = vec![0; CHUNK_BYTES];
+        while self.done < asked.min(end) {
+            let want = usize::try_from(asked.min(end) - self.done)
+                .unwrap_or(usize::MAX)
+                .min(CHUNK_BYTES);
+            let at = range.offset.saturating_add(self.done);
+            let n = read_full(&self.file, at, &mut chunk[..want]).map_err(store_error)?;
+            if n == 0 {
+                return if range.len == 0 {
+                    Ok(true)
+                } else {
+                    Err(StoreError::EOF)
+                };
+            }
+            self.blocks.update(&chunk[..n], &mut self.digests)?;
+            self.done += n as u64;
+        }
+        Ok(self.done >= asked)
+    }
 }
 
 /// Cuts a stream into blocks and hashes each.

@@ -13,6 +13,11 @@ use super::root::Root;
 /// Links that one path may lead through, as Linux counts them.
 const LINK_COUNT_MAX: u32 = 40;
 
+/// Bytes of path that the kernel is asked to walk for one request: enough for the longest path of the
+/// shortest names. Each component costs a walk from the root, so a path through forty links to deep
+/// folders would hold up everybody else for seconds.
+const WALK_BYTES_MAX: usize = PATH_BYTES_MAX * PATH_BYTES_MAX / 4;
+
 /// Longest path, as Linux has it.
 const PATH_BYTES_MAX: usize = 4096;
 
@@ -24,6 +29,7 @@ pub(super) fn realpath(root: &Root, path: &[u8], real: &mut Vec<u8>) -> io::Resu
     }
     let mut rest = path.to_vec();
     let mut link_count = 0;
+    let mut walked = 0;
     while let Some((component, left)) = next_component(&rest) {
         if resolved.len() + rest.len() > PATH_BYTES_MAX {
             return Err(Errno::NAMETOOLONG);
@@ -40,6 +46,10 @@ pub(super) fn realpath(root: &Root, path: &[u8], real: &mut Vec<u8>) -> io::Resu
         let parent_len = resolved.len();
         resolved.push(b'/');
         resolved.extend_from_slice(&component);
+        walked += resolved.len();
+        if walked > WALK_BYTES_MAX {
+            return Err(Errno::LOOP);
+        }
         let is_last = left.iter().all(|&b| b == b'/');
         match root.stat(&resolved, false) {
             Err(Errno::NOENT) if is_last => break,
