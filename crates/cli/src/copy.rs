@@ -28,7 +28,6 @@ type Hosts = Vec<(Place, HostConfig)>;
 
 /// Copies.
 pub(crate) fn run(plan: &CopyPlan) -> Exit {
-    fullbore::driver::signals::ignore_file_size_signal();
     let hosts = match configure(plan) {
         Ok(hosts) => hosts,
         Err(why) => {

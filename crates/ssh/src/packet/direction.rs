@@ -16,7 +16,7 @@ pub(crate) struct Direction<K: ?Sized, Z> {
     /// Runs while compression is on.
     pub(super) stream: Option<Z>,
     compression: Compression,
-    is_authenticated: bool,
+    pub(super) is_authenticated: bool,
 }
 
 impl<K: ?Sized, Z: Default> Direction<K, Z> {

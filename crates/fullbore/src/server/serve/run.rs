@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::listen::{ServeError, Server, runtime};
 use super::log::{Log, LogSink};
 use super::options::ServeOptions;
-use crate::driver::signals::{hide_memory, ignore_file_size_signal, raise_file_limit};
+use crate::driver::signals::{hide_memory, raise_file_limit};
 
 /// Serves until SIGINT or SIGTERM. What to type on the client is written to `out` first.
 ///
@@ -21,7 +21,6 @@ pub fn run(
     sink: Arc<dyn LogSink>,
     out: &mut dyn Write,
 ) -> Result<(), ServeError> {
-    ignore_file_size_signal();
     hide_memory();
     raise_file_limit();
     let runtime = runtime().map_err(ServeError::System)?;
