@@ -3,7 +3,6 @@
 //! Owns parsing, the CA's signature, the validity window, principals and options. Does not own which
 //! CAs are trusted nor who may log in: that is the application's. Read first: PROTOCOL.certkeys.
 
-mod address;
 mod host;
 
 pub use host::HostIdentity;
@@ -11,8 +10,8 @@ pub use host::HostIdentity;
 use crate::key::{
     Algorithm, Fields, KEY_BLOB_BYTES_MAX, KeyError, KeyType, PublicKey, named_algorithm, shown,
 };
-use address::Network;
 use core::fmt;
+use fullbore_base::{Network, matches_wildcard};
 use std::net::IpAddr;
 
 /// More principals than this are refused. OpenSSH's `SSHKEY_CERT_MAX_PRINCIPALS`.
@@ -299,7 +298,7 @@ impl Certificate {
         let is_listed = self
             .principals
             .iter()
-            .any(|pattern| matches_pattern(name.as_bytes(), &pattern.to_ascii_lowercase()));
+            .any(|pattern| matches_wildcard(name.as_bytes(), &pattern.to_ascii_lowercase()));
         if self.principals.is_empty() || is_listed {
             Ok(())
         } else {
@@ -463,33 +462,6 @@ fn networks(list: &[u8]) -> Result<Vec<Network>, CertificateError> {
         networks.push(Network::parse(item).ok_or_else(malformed)?);
     }
     Ok(networks)
-}
-
-/// `*` is any bytes, `?` is one. Work is at most the product of the lengths: only the last `*` is gone back to.
-fn matches_pattern(name: &[u8], pattern: &[u8]) -> bool {
-    let (mut n, mut p) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while n < name.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                star = Some((p, n));
-                p += 1;
-            }
-            Some(&byte) if byte == b'?' || byte == name[n] => {
-                n += 1;
-                p += 1;
-            }
-            _ => match &mut star {
-                Some((star_p, star_n)) => {
-                    *star_n += 1;
-                    p = *star_p + 1;
-                    n = *star_n;
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[p..].iter().all(|byte| *byte == b'*')
 }
 
 #[cfg(test)]

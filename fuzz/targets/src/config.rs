@@ -20,7 +20,7 @@ pub fn known_hosts(data: &[u8]) {
 pub fn patterns(data: &[u8]) {
     let at = data.iter().position(|&b| b == b'\n').unwrap_or(data.len());
     let (name, list) = data.split_at(at);
-    let _ = pattern::matches(name, list);
+    let _ = fullbore_base::matches_wildcard(name, list);
     let _ = pattern::matches_list(name, list);
     let _ = pattern::matches_host(name, list);
     let address = std::net::IpAddr::from([127, 0, 0, 1]);

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use base64ct::{Base64, Encoding};
+
 use super::LINE_BYTES_MAX;
 
 /// What an error of the operating system says, without the "(os error 28)" that the standard library
@@ -131,68 +133,16 @@ pub fn parse_size(text: &[u8]) -> Option<u64> {
     parse_number(digits)?.checked_mul(1 << shift)
 }
 
-const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
 /// RFC 4648 4, padded.
 #[must_use]
 pub fn base64_encode(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let mut group = [0; 3];
-        group[..chunk.len()].copy_from_slice(chunk);
-        let bits = u32::from_be_bytes([0, group[0], group[1], group[2]]);
-        for i in 0..4 {
-            let index = (bits >> (18 - 6 * i)) & 63;
-            text.push(if i > chunk.len() {
-                '='
-            } else {
-                char::from(BASE64[index as usize])
-            });
-        }
-    }
-    text
+    Base64::encode_string(bytes)
 }
 
 /// RFC 4648 4: padded, no white space, no stray bits. None for anything else.
 #[must_use]
 pub fn base64_decode(text: &[u8]) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(4) {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let last = text.len() / 4;
-    for (i, chunk) in text.chunks_exact(4).enumerate() {
-        let padding = if i + 1 == last {
-            chunk.iter().rev().take_while(|b| **b == b'=').count()
-        } else {
-            0
-        };
-        if padding > 2 {
-            return None;
-        }
-        let mut bits = 0u32;
-        for byte in &chunk[..4 - padding] {
-            bits = bits << 6 | sextet(*byte)?;
-        }
-        bits <<= 6 * padding;
-        let group = bits.to_be_bytes();
-        if group[4 - padding..].iter().any(|b| *b != 0) {
-            return None;
-        }
-        bytes.extend_from_slice(&group[1..4 - padding]);
-    }
-    Some(bytes)
-}
-
-fn sextet(byte: u8) -> Option<u32> {
-    Some(u32::from(match byte {
-        b'A'..=b'Z' => byte - b'A',
-        b'a'..=b'z' => byte - b'a' + 26,
-        b'0'..=b'9' => byte - b'0' + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => return None,
-    }))
+    Base64::decode_vec(std::str::from_utf8(text).ok()?).ok()
 }
 
 /// A name for a person's eyes: printable text stays, everything that could steer a terminal or

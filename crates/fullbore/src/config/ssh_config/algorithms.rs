@@ -1,5 +1,7 @@
 //! Algorithm lists: `a,b`, and `+a`, `-a*`, `^a` applied to the defaults.
 
+use fullbore_base::matches_wildcard;
+
 use super::AlgorithmOptions;
 use crate::config::pattern::{self, ListMatch};
 
@@ -80,7 +82,7 @@ fn expand(list: &str, spoken: &[String], unknown: &mut Vec<String>) -> Vec<Strin
         let before = names.len();
         let matching = spoken
             .iter()
-            .filter(|name| pattern::matches(name.as_bytes(), item.as_bytes()));
+            .filter(|name| matches_wildcard(name.as_bytes(), item.as_bytes()));
         names.extend(matching.cloned());
         if names.len() == before {
             unknown.push(item.to_owned());

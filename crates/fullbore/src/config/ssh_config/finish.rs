@@ -3,6 +3,8 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use fullbore_base::matches_wildcard;
+
 use super::algorithms::{self, RSA_BITS_MIN_DEFAULT};
 use super::keywords::Keyword;
 use super::parser::Parser;
@@ -14,7 +16,7 @@ use super::{
     StrictHostKeyChecking,
 };
 use crate::config::text::{parse_duration, parse_size};
-use crate::config::{ConfigError, Environment, pattern};
+use crate::config::{ConfigError, Environment};
 
 /// Key files that are tried when none is named. OpenSSH's, the small and fast ones first.
 pub(super) const DEFAULT_IDENTITIES: &[&str] = &[
@@ -346,7 +348,7 @@ impl Finisher<'_> {
         for name in self.environment.variable_names() {
             let is_sent = patterns
                 .iter()
-                .any(|p| pattern::matches(name.as_bytes(), p));
+                .any(|p| matches_wildcard(name.as_bytes(), p));
             let is_set = pairs.iter().any(|(n, _)| n == name.as_bytes());
             if let Some(value) = self
                 .environment
@@ -364,7 +366,7 @@ impl Finisher<'_> {
         let mut patterns: Vec<&[u8]> = Vec::new();
         for word in self.settings.words(Keyword::SendEnv).unwrap_or_default() {
             match word.strip_prefix(b"-") {
-                Some(cleared) => patterns.retain(|p| !pattern::matches(p, cleared)),
+                Some(cleared) => patterns.retain(|p| !matches_wildcard(p, cleared)),
                 None => patterns.push(word),
             }
         }

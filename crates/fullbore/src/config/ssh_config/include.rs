@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use crate::config::{Environment, pattern};
+use fullbore_base::matches_wildcard;
+
+use crate::config::Environment;
 
 /// The most files that one pattern may name. Ours.
 const MATCHES_MAX: usize = 1024;
@@ -39,7 +41,7 @@ pub(super) fn matching_files(environment: &dyn Environment, glob: &Path) -> Vec<
 fn matching_names(environment: &dyn Environment, folder: &Path, glob: &[u8]) -> Vec<PathBuf> {
     let is_match = |name: &OsString| {
         let name = name.as_bytes();
-        (name.first() != Some(&b'.') || glob.first() == Some(&b'.')) && pattern::matches(name, glob)
+        (name.first() != Some(&b'.') || glob.first() == Some(&b'.')) && matches_wildcard(name, glob)
     };
     let mut names: Vec<_> = environment.list_dir(folder).unwrap_or_default();
     names.retain(is_match);

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use fullbore_base::matches_wildcard;
+
 use super::Request;
 use super::criteria::{self, Facts};
 use super::include::matching_files;
@@ -373,9 +375,9 @@ fn host_applies(host: &[u8], patterns: &[Vec<u8>]) -> bool {
     let mut found = false;
     for pattern in patterns {
         match pattern.strip_prefix(b"!") {
-            Some(negated) if pattern::matches(host, negated) => return false,
+            Some(negated) if matches_wildcard(host, negated) => return false,
             Some(_) => {}
-            None => found |= pattern::matches(host, pattern),
+            None => found |= matches_wildcard(host, pattern),
         }
     }
     found

@@ -6,6 +6,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 
 use aws_lc_rs::pbkdf2;
+use base64ct::{Base64Unpadded, Encoding};
 use fullbore_ssh::key::Secret;
 use fullbore_ssh::provider::SecureRandom;
 
@@ -144,35 +145,15 @@ impl fmt::Display for PasswordHash {
     }
 }
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789./";
-
 fn encode(bytes: &[u8]) -> String {
-    let mut out = String::new();
-    for chunk in bytes.chunks(3) {
-        let mut group = [0; 3];
-        group[..chunk.len()].copy_from_slice(chunk);
-        let bits = u32::from_be_bytes([0, group[0], group[1], group[2]]);
-        for i in 0..=chunk.len() {
-            let index = (bits >> (18 - 6 * i)) & 63;
-            out.push(char::from(ALPHABET[index as usize]));
-        }
-    }
-    out
+    Base64Unpadded::encode_string(bytes).replace('+', ".")
 }
 
 fn decode(text: &str) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
-    for chunk in text.as_bytes().chunks(4) {
-        let mut bits: u32 = 0;
-        for &letter in chunk {
-            let index = ALPHABET.iter().position(|&a| a == letter)?;
-            bits = bits << 6 | u32::try_from(index).ok()?;
-        }
-        let len = chunk.len().checked_sub(1).filter(|&len| len > 0)?;
-        bits <<= 6 * (4 - chunk.len());
-        out.extend_from_slice(&bits.to_be_bytes()[1..=len]);
+    if text.contains('+') {
+        return None;
     }
-    Some(out)
+    Base64Unpadded::decode_vec(&text.replace('.', "+")).ok()
 }
 
 #[cfg(test)]
