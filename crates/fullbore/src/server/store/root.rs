@@ -193,6 +193,11 @@ impl Root {
             .rposition(|&b| b == b'/')
             .map_or(0, |i| i + 1);
         let (parent, name) = trimmed.split_at(name_at);
+        let dir = if parent.iter().all(|&b| b == b'/') {
+            DirFd::Borrowed(self.dir.as_fd())
+        } else {
+            DirFd::Owned(self.open_path(parent, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?)
+        };
         if matches!(name, b"" | b"." | b"..") {
             return Err(if path.is_empty() {
                 Errno::NOENT
@@ -200,11 +205,6 @@ impl Root {
                 special
             });
         }
-        let dir = if parent.iter().all(|&b| b == b'/') {
-            DirFd::Borrowed(self.dir.as_fd())
-        } else {
-            DirFd::Owned(self.open_path(parent, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?)
-        };
         // A trailing slash keeps its meaning (only a folder may be there), and the calls that
         // take an `At` do not follow links for it.
         let mut name = name.to_vec();

@@ -19,8 +19,15 @@ use tree::{
 
 #[derive(Debug)]
 enum Opened {
-    File { ino: Ino, flags: OpenFlags },
-    Dir { ino: Ino, names: VecDeque<Vec<u8>> },
+    File {
+        ino: Ino,
+        flags: OpenFlags,
+    },
+    Dir {
+        ino: Ino,
+        /// Names to come; taken down when the first are asked for, as Linux does.
+        names: Option<VecDeque<Vec<u8>>>,
+    },
 }
 
 /// Computes a digest for check-file.
@@ -231,12 +238,10 @@ impl Store for MemoryStore {
 
     fn opendir(&mut self, dir: FileId, path: &[u8]) -> Result<(), StoreError> {
         let ino = self.tree.walk(path, true)?;
-        let Body::Dir { entries, .. } = &self.tree.nodes[ino].body else {
+        if !self.tree.is_dir(ino) {
             return Err(NOT_DIR);
-        };
-        let mut names = VecDeque::from([b".".to_vec(), b"..".to_vec()]);
-        names.extend(entries.keys().cloned());
-        self.put(dir, Opened::Dir { ino, names });
+        }
+        self.put(dir, Opened::Dir { ino, names: None });
         Ok(())
     }
 
@@ -312,11 +317,15 @@ impl Store for MemoryStore {
             let Some(Some(Opened::Dir { ino, names })) = self.open.get_mut(index) else {
                 return Err(BAD_FILE);
             };
-            let Some(name) = names.pop_front() else {
-                return Ok(());
-            };
             let Body::Dir { parent, entries } = &self.tree.nodes[*ino].body else {
                 return Err(BAD_FILE);
+            };
+            let names = names.get_or_insert_with(|| {
+                let dots = [b".".to_vec(), b"..".to_vec()];
+                dots.into_iter().chain(entries.keys().cloned()).collect()
+            });
+            let Some(name) = names.pop_front() else {
+                return Ok(());
             };
             let entry_ino = match &name[..] {
                 b"." => *ino,
