@@ -317,9 +317,14 @@ impl Store for MemoryStore {
             let Some(Some(Opened::Dir { ino, names })) = self.open.get_mut(index) else {
                 return Err(BAD_FILE);
             };
-            let Body::Dir { parent, entries } = &self.tree.nodes[*ino].body else {
+            let node = &self.tree.nodes[*ino];
+            let Body::Dir { parent, entries } = &node.body else {
                 return Err(BAD_FILE);
             };
+            if node.link_count == 0 {
+                // A removed folder lists nothing, not even itself.
+                return Ok(());
+            }
             let names = names.get_or_insert_with(|| {
                 let dots = [b".".to_vec(), b"..".to_vec()];
                 dots.into_iter().chain(entries.keys().cloned()).collect()

@@ -49,7 +49,7 @@ pub(super) struct Node {
     times: (u32, u32),
     owner: (u32, u32),
     /// Names that lead here, and handles: with neither, the node is free.
-    link_count: u32,
+    pub(super) link_count: u32,
     pub(super) open_count: u32,
 }
 
