@@ -942,6 +942,10 @@ fn a_finished_operation_waits_for_room() {
 }
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test takes its seed from the environment"
+)]
 fn garbage_neither_panics_nor_grows_the_output() {
     let seed = std::env::var("FULLBORE_SEED")
         .ok()
