@@ -269,7 +269,7 @@ impl Server {
     fn put_version(&self, sink: &mut impl Sink) {
         sink.put(&[fxp::SSH_FXP_VERSION]);
         sink.put_u32(proto::VERSION);
-        for kind in announced() {
+        for kind in RequestKind::ALL {
             if let Some((name, data)) = kind.extension()
                 && self.served.contains(kind)
             {
@@ -293,7 +293,30 @@ impl Server {
             Request::UsersGroupsById { .. }
             | Request::CheckFileName { .. }
             | Request::CheckFileHandle { .. } => self.config.reply_len_max(),
-            _ => SMALL_REPLY_LEN_MAX,
+            Request::Open { .. }
+            | Request::Close { .. }
+            | Request::Write { .. }
+            | Request::Lstat { .. }
+            | Request::Fstat { .. }
+            | Request::Setstat { .. }
+            | Request::Fsetstat { .. }
+            | Request::Opendir { .. }
+            | Request::Remove { .. }
+            | Request::Mkdir { .. }
+            | Request::Rmdir { .. }
+            | Request::Stat { .. }
+            | Request::Rename { .. }
+            | Request::Symlink { .. }
+            | Request::PosixRename { .. }
+            | Request::Statvfs { .. }
+            | Request::Fstatvfs { .. }
+            | Request::Hardlink { .. }
+            | Request::Fsync { .. }
+            | Request::Lsetstat { .. }
+            | Request::Limits
+            | Request::CopyData { .. }
+            | Request::UnknownExtended { .. }
+            | Request::Unknown { .. } => SMALL_REPLY_LEN_MAX,
         }
     }
 
@@ -393,26 +416,6 @@ enum Served {
     Done { reply_bytes: usize },
     /// It stays in the view.
     Later(Stop),
-}
-
-/// Extensions in the order in which OpenSSH announces them, then ours.
-fn announced() -> impl Iterator<Item = RequestKind> {
-    use RequestKind as K;
-    [
-        K::PosixRename,
-        K::Statvfs,
-        K::Fstatvfs,
-        K::Hardlink,
-        K::Fsync,
-        K::Lsetstat,
-        K::Limits,
-        K::ExpandPath,
-        K::CopyData,
-        K::HomeDirectory,
-        K::UsersGroupsById,
-        K::CheckFile,
-    ]
-    .into_iter()
 }
 
 /// Bytes of the reply to a completed operation, at most.
