@@ -156,6 +156,16 @@ impl<'a> Sessions<'a> {
         Ok(side)
     }
 
+    /// Whether a session ended before its work was done.
+    async fn is_any_lost(&self) -> bool {
+        for (_, side) in &self.open {
+            if side.sftp().ready().await.is_err() {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Says goodbye, to those who still listen.
     async fn close(self) {
         for (_, side) in &self.open {
@@ -235,6 +245,8 @@ async fn copy_to<D: Side>(target: &D, sessions: &mut Sessions<'_>, progress: &Pr
     progress.finish(&summary);
     if summary.is_success() {
         Exit::Done
+    } else if sessions.is_any_lost().await {
+        Exit::Connection
     } else {
         Exit::Failed
     }

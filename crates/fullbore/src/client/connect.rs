@@ -80,11 +80,11 @@ pub fn algorithm_defaults() -> AlgorithmDefaults {
     }
 }
 
-/// Connects to a host, logs in, and opens an SFTP session, all pipelined.
+/// Connects to a host, logs in, and opens an SFTP session, all pipelined: returns once the user is in,
+/// so that first requests can follow the greeting at once; [`Sftp::ready`] waits for its answer.
 ///
 /// # Errors
-/// [`Error::Connect`], in words for a person: what was tried, on what, and why it failed; or the
-/// end of the session that was just opened.
+/// [`Error::Connect`], in words for a person: what was tried, on what, and why it failed.
 pub async fn connect(host: &HostConfig, context: &Context) -> Result<Sftp, Error> {
     connect_with(host, context, fullbore_sftp::client::Config::default()).await
 }
@@ -103,7 +103,6 @@ pub async fn connect_with(
     // Its messages wait in the connection until they may go.
     let lane = Lane::open(&connection, config)?;
     log_in(&connection, host, context).await?;
-    lane.ready().await?;
     Ok(Sftp {
         lane: Rc::new(lane),
     })

@@ -499,8 +499,8 @@ impl Driven for Task<'_> {
         self.state.session.pending()
     }
 
-    fn sent(&mut self, _now: Instant, n: usize) {
-        self.state.session.sent(n);
+    fn sent(&mut self, now: Instant, n: usize) {
+        self.state.session.sent(now, n);
         if self.state.session.pending().is_empty() {
             // There is room again for those who write to channels themselves.
             for waker in self

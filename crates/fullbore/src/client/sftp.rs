@@ -41,14 +41,22 @@ pub struct Digests {
 }
 
 impl Sftp {
-    /// What the server said about itself: extensions and limits.
+    /// Waits until the server has said what it offers. Requests need not wait for it.
+    ///
+    /// # Errors
+    /// When there is no SFTP server, or the connection is over.
+    pub async fn ready(&self) -> Result<(), Error> {
+        self.lane.ready().await
+    }
+
+    /// What the server said about itself: extensions and limits. Empty until [`Sftp::ready`].
     #[must_use]
     pub fn server_info(&self) -> ServerInfo {
         self.lane
             .with(|lane| lane.server_info().cloned().unwrap_or_default())
     }
 
-    /// Whether the server offers an extension.
+    /// Whether the server offers an extension; false until [`Sftp::ready`].
     #[must_use]
     pub fn has_extension(&self, name: &str) -> bool {
         self.lane.with(|lane| {

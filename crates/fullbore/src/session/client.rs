@@ -76,9 +76,9 @@ struct Lane {
     client: Client,
     /// Its client may have events that were not told, or take input that it left before.
     is_touched: bool,
-    /// The server has opened the channel: its silence counts from then on. Before, a person may
-    /// be looking for a password.
-    is_open: bool,
+    /// The user is in: the server's silence counts from then on. Before, a person may be looking
+    /// for a password.
+    is_awaited: bool,
     status: Option<u32>,
     said: Vec<u8>,
     error: Option<LaneError>,
@@ -94,7 +94,13 @@ pub struct ClientSession {
     is_touched: bool,
     /// The lane that writes first next time.
     turn: usize,
+    /// Known to serve SFTP requests in order: they need not wait for VERSION.
+    serves_in_order: bool,
 }
+
+/// Servers that read SFTP requests from one buffer, one after the other, whatever comes behind INIT:
+/// how their version lines go on behind the protocol version.
+const SERVES_IN_ORDER: [&[u8]; 2] = [b"OpenSSH_", b"fullbore_"];
 
 impl ClientSession {
     /// A session over a connection at its start.
@@ -106,7 +112,15 @@ impl ClientSession {
             lanes: Vec::new(),
             is_touched: false,
             turn: 0,
+            serves_in_order: false,
         }
+    }
+
+    /// Whether the server is one that is known to serve requests in the order in which they come,
+    /// as far as its name tells. False until it has said it.
+    #[must_use]
+    pub const fn serves_in_order(&self) -> bool {
+        self.serves_in_order
     }
 
     /// The connection.
@@ -136,11 +150,15 @@ impl ClientSession {
     ) -> Result<ChannelId, fullbore_ssh::Error> {
         let ch = self.conn.open_session(now)?;
         self.conn.subsystem(ch, "sftp")?;
+        let mut client = Client::new(config);
+        if self.serves_in_order {
+            client.pipeline_init();
+        }
         self.lanes.push(Lane {
             ch,
-            client: Client::new(config),
+            client,
             is_touched: false,
-            is_open: false,
+            is_awaited: self.conn.is_authenticated(),
             status: None,
             said: Vec::new(),
             error: None,
@@ -200,10 +218,16 @@ impl ClientSession {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.conn.handle_timeout(now);
         for i in 0..self.lanes.len() {
-            if self.lanes[i].is_open {
+            if self.lanes[i].is_awaited {
                 self.lanes[i].client.handle_timeout(now);
                 self.touch(i);
             }
+        }
+    }
+
+    fn restart_patience(&mut self, now: Instant) {
+        for lane in &mut self.lanes {
+            lane.client.restart_patience(now);
         }
     }
 
@@ -213,7 +237,7 @@ impl ClientSession {
         let lanes = self
             .lanes
             .iter()
-            .filter(|lane| lane.is_open)
+            .filter(|lane| lane.is_awaited)
             .filter_map(|lane| lane.client.poll_timeout());
         self.conn.poll_timeout().into_iter().chain(lanes).min()
     }
@@ -273,8 +297,13 @@ impl ClientSession {
     }
 
     /// The stream took `n` bytes.
-    pub fn sent(&mut self, n: usize) {
+    pub fn sent(&mut self, now: Instant, n: usize) {
         self.tx.consume(n);
+        if !self.tx.pending().is_empty() {
+            // A slow path, or a limited rate: the server cannot answer what it does not have. One
+            // that has stopped reads no more, which ends this.
+            self.restart_patience(now);
+        }
     }
 
     fn lane_at(&self, ch: ChannelId) -> Option<usize> {
@@ -348,8 +377,16 @@ impl ClientSession {
         event: SshEvent,
         files: &mut dyn LaneFiles,
     ) -> Option<Event> {
-        if event == SshEvent::Authenticated {
-            self.tx.grow(TRANSMIT_BYTES);
+        match event {
+            SshEvent::HostKey => self.learn_peer(),
+            SshEvent::Authenticated => {
+                self.tx.grow(TRANSMIT_BYTES);
+                for lane in &mut self.lanes {
+                    lane.is_awaited = true;
+                }
+                self.restart_patience(now);
+            }
+            _ => {}
         }
         let Some(i) = channel_of(event).and_then(|ch| self.lane_at(ch)) else {
             return Some(Event::Ssh(event));
@@ -366,9 +403,7 @@ impl ClientSession {
                 None
             }
             SshEvent::Opened(_) => {
-                let lane = &mut self.lanes[i];
-                lane.is_open = true;
-                lane.client.restart_patience(now);
+                self.lanes[i].client.restart_patience(now);
                 None
             }
             SshEvent::OpenFailed(_) => {
@@ -394,6 +429,18 @@ impl ClientSession {
                 None
             }
             _ => None,
+        }
+    }
+
+    /// The server has said its name.
+    fn learn_peer(&mut self) {
+        let name = self.conn.remote_version().strip_prefix(b"SSH-2.0-");
+        let name = name.unwrap_or_default();
+        self.serves_in_order = SERVES_IN_ORDER.iter().any(|n| name.starts_with(n));
+        if self.serves_in_order {
+            for lane in &mut self.lanes {
+                lane.client.pipeline_init();
+            }
         }
     }
 

@@ -46,6 +46,11 @@ impl SftpSide {
         &self.sftp
     }
 
+    async fn offers(&self, extension: &str) -> Result<bool, Fault> {
+        self.sftp.ready().await?;
+        Ok(self.sftp.has_extension(extension))
+    }
+
     async fn list_open(&self, handle: &Handle) -> Result<Vec<Entry>, Fault> {
         let mut entries = Vec::new();
         let mut pool = Pool::new();
@@ -153,7 +158,7 @@ impl Side for SftpSide {
         if !path.starts_with(b"~") {
             return Ok(path.to_vec());
         }
-        if self.sftp.has_extension(ext::EXPAND_PATH) {
+        if self.offers(ext::EXPAND_PATH).await? {
             return Ok(self.sftp.expand_path(path).await?);
         }
         // Sessions start in the home folder.
@@ -215,7 +220,7 @@ impl Side for SftpSide {
     }
 
     async fn fsync(&self, file: &Handle) -> Result<(), Fault> {
-        if !self.sftp.has_extension(ext::FSYNC) {
+        if !self.offers(ext::FSYNC).await? {
             return Err(Fault::new(FaultKind::Unsupported, "not offered"));
         }
         Ok(self.sftp.fsync(file).await?)
@@ -238,7 +243,7 @@ impl Side for SftpSide {
     }
 
     async fn replace(&self, from: &[u8], to: &[u8]) -> Result<(), Fault> {
-        if !self.sftp.has_extension(ext::POSIX_RENAME) {
+        if !self.offers(ext::POSIX_RENAME).await? {
             return Err(Fault::new(FaultKind::Unsupported, "not offered"));
         }
         Ok(self.sftp.posix_rename(from, to).await?)
@@ -273,7 +278,7 @@ impl Side for SftpSide {
         offset: u64,
         len: u64,
     ) -> Result<Option<Digest>, Fault> {
-        if !self.sftp.has_extension(ext::CHECK_FILE) {
+        if !self.offers(ext::CHECK_FILE).await? {
             return Ok(None);
         }
         if len == 0 {

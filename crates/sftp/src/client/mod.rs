@@ -223,6 +223,19 @@ impl Client {
         self.write_len
     }
 
+    /// Says that the server is known to serve in order from one input buffer, so that requests may go
+    /// out behind INIT: [`Config::pipeline_init`], learned later.
+    pub fn pipeline_init(&mut self) {
+        self.config.pipeline_init = true;
+        let moved = self.queue.push(self.held.as_slice());
+        debug_assert_eq!(
+            moved,
+            self.held.len(),
+            "the queue's limit is twice that of `held`"
+        );
+        self.held.consume(moved);
+    }
+
     /// Whether a request of ordinary size would be taken now.
     #[must_use]
     pub fn has_room(&self) -> bool {
