@@ -485,12 +485,12 @@ fn a_login_may_take_longer_than_a_reply() {
 fn a_slow_path_is_not_taken_for_a_silent_server() {
     let folder = Folder::new("slow");
     let config = PairConfig {
-        rate: Some(Rate::from_bytes_per_sec(1_000)),
+        rate: Some(Rate::from_bytes_per_sec(400)),
         buffer_bytes_max: 4096,
         ..PairConfig::default()
     };
     let mut pair = pair(config, &folder, None);
-    let up = content(3, 300_000);
+    let up = content(3, 100_000);
     pair.a.start(Way::Put, "/up", up.clone());
     assert_eq!(pair.run(DEADLINE, |p| p.a.is_done(), |_| ()), Stop::Done);
     assert!(std::fs::read(folder.0.join("up")).unwrap() == up);
