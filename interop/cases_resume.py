@@ -42,7 +42,7 @@ def resume_case(name, make_server, is_put):
         _, output = context.cp(server, "-v", *arguments)
         same(source, folder / "x")
         assert not watch(), f"left behind: {os.listdir(folder)}"
-        assert "going on behind" in output, output
+        assert "resumed behind" in output, output
 
 
 for server_name, factory in (("serve", serve), ("sshd", sshd)):
