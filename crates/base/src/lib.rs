@@ -1,5 +1,6 @@
 //! What every layer of fullbore shares and none owns: time, byte buffers, ranges, rates, seeded
-//! randomness, patterns, networks. Nothing here does I/O.
+//! randomness, patterns, networks, and the fields of
+//! SSH's messages. Nothing here does I/O.
 
 mod buf;
 mod instant;
@@ -10,6 +11,7 @@ mod rate;
 mod rng;
 mod timers;
 mod wildcard;
+pub mod wire;
 
 pub use buf::{ByteQueue, RxBuf, TxBuf};
 pub use instant::Instant;

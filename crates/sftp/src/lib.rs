@@ -7,4 +7,4 @@ pub mod proto;
 pub mod server;
 mod wire;
 
-pub use wire::{InvalidMessage, Sink, SliceSink};
+pub use wire::{InvalidMessage, Put, SliceSink};

@@ -1,8 +1,13 @@
-//! Reading and writing the SSH data types of RFC 4251 section 5 that SFTP uses: bounds-checked
-//! reads from a borrowed view, writes into anything that takes bytes in order.
+//! What SFTP adds to the data types of RFC 4251 section 5: fields that are read by name, and
+//! places that messages are written to.
 
 use std::fmt;
 use std::io::IoSliceMut;
+
+use fullbore_base::wire::{self, FieldError};
+
+pub use fullbore_base::wire::Put;
+pub(crate) use fullbore_base::wire::len_u32;
 
 /// Bytes that do not parse as the message they claim to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,55 +48,38 @@ impl fmt::Display for InvalidMessage {
 
 impl std::error::Error for InvalidMessage {}
 
-/// A cursor over a borrowed message body.
+/// Reads fields of a borrowed message body, each by its name.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader<'a> {
-    rest: &'a [u8],
+pub(crate) struct Reader<'a>(wire::Reader<'a>);
+
+/// Says which field does not parse. Nothing but the end of the message makes the types of SFTP fail.
+fn named<T>(field: Result<T, FieldError>, name: &'static str) -> Result<T, InvalidMessage> {
+    field.map_err(|_| InvalidMessage::Truncated(name))
 }
 
 impl<'a> Reader<'a> {
     pub(crate) const fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes }
+        Self(wire::Reader::new(bytes))
     }
 
     pub(crate) const fn rest(&self) -> &'a [u8] {
-        self.rest
+        self.0.rest()
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
-        self.rest.is_empty()
-    }
-
-    fn take(&mut self, n: usize, field: &'static str) -> Result<&'a [u8], InvalidMessage> {
-        let (head, rest) = self
-            .rest
-            .split_at_checked(n)
-            .ok_or(InvalidMessage::Truncated(field))?;
-        self.rest = rest;
-        Ok(head)
+        self.0.is_empty()
     }
 
     pub(crate) fn u32(&mut self, field: &'static str) -> Result<u32, InvalidMessage> {
-        let (head, rest) = self
-            .rest
-            .split_first_chunk()
-            .ok_or(InvalidMessage::Truncated(field))?;
-        self.rest = rest;
-        Ok(u32::from_be_bytes(*head))
+        named(self.0.u32(), field)
     }
 
     pub(crate) fn u64(&mut self, field: &'static str) -> Result<u64, InvalidMessage> {
-        let (head, rest) = self
-            .rest
-            .split_first_chunk()
-            .ok_or(InvalidMessage::Truncated(field))?;
-        self.rest = rest;
-        Ok(u64::from_be_bytes(*head))
+        named(self.0.u64(), field)
     }
 
     pub(crate) fn string(&mut self, field: &'static str) -> Result<&'a [u8], InvalidMessage> {
-        let len = self.u32(field)?;
-        self.take(len as usize, field)
+        named(self.0.string(), field)
     }
 
     /// A string that names a file: no zero bytes.
@@ -104,49 +92,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Takes bytes in order. Encoders run once against a counter to learn their length and once
-/// against the destination.
-pub trait Sink {
-    /// Appends `bytes`.
-    fn put(&mut self, bytes: &[u8]);
-
-    /// Appends a `uint32`.
-    fn put_u32(&mut self, value: u32) {
-        self.put(&value.to_be_bytes());
-    }
-
-    /// Appends a `uint64`.
-    fn put_u64(&mut self, value: u64) {
-        self.put(&value.to_be_bytes());
-    }
-
-    /// Appends a `string`: its length, then its bytes.
-    fn put_string(&mut self, bytes: &[u8]) {
-        self.put_u32(len_u32(bytes.len()));
-        self.put(bytes);
-    }
-}
-
-/// A length as the wire carries it.
-///
-/// # Panics
-/// At 4 GiB: no message that we make comes near it, packets being limited far below.
-pub(crate) fn len_u32(len: usize) -> u32 {
-    u32::try_from(len).expect("messages are limited far below 4 GiB")
-}
-
-impl Sink for Vec<u8> {
-    fn put(&mut self, bytes: &[u8]) {
-        self.extend_from_slice(bytes);
-    }
-}
-
 /// Counts what an encoder would write.
 #[derive(Debug, Default)]
 pub(crate) struct Count(pub(crate) usize);
 
-impl Sink for Count {
-    fn put(&mut self, bytes: &[u8]) {
+impl Put for Count {
+    fn put_raw(&mut self, bytes: &[u8]) {
         self.0 += bytes.len();
     }
 }
@@ -180,10 +131,10 @@ impl<'s, 'b> SliceSink<'s, 'b> {
     }
 }
 
-impl Sink for SliceSink<'_, '_> {
+impl Put for SliceSink<'_, '_> {
     /// # Panics
     /// When the bytes do not fit: whoever asked for the slices knew the length.
-    fn put(&mut self, mut bytes: &[u8]) {
+    fn put_raw(&mut self, mut bytes: &[u8]) {
         self.written += bytes.len();
         while !bytes.is_empty() {
             let slice = self
@@ -241,7 +192,7 @@ mod tests {
         ];
         let mut sink = SliceSink::new(&mut slices);
         sink.put_u32(0x0102_0304);
-        sink.put(&[5]);
+        sink.put_raw(&[5]);
         assert_eq!(sink.written(), 5);
         assert_eq!((a, c), ([1], [2, 3, 4, 5, 0]));
     }

@@ -4,6 +4,7 @@
 //! message's delivery (transport). Read first: RFC 4253 section 11.1.
 
 use crate::msg::DisconnectReason;
+use crate::wire::FieldError;
 use std::fmt;
 
 /// Why a connection is over, or why a call was refused.
@@ -33,18 +34,10 @@ pub enum Origin {
 /// Bytes that do not parse, by what is wrong with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidMessage {
-    /// A field ends behind the end of its message.
-    Truncated,
-    /// A message has bytes behind its last field.
-    TrailingBytes,
+    /// A field of a message.
+    Field(FieldError),
     /// An empty payload: no message number.
     Empty,
-    /// A string longer than its named limit.
-    StringTooLong,
-    /// An integer that is negative, or padded with zeros beyond what the encoding needs.
-    Mpint,
-    /// A text field that is not UTF-8, or a name that is not printable US-ASCII.
-    Text,
     /// The packet length is under the minimum, or no multiple of the cipher's block.
     PacketLength,
     /// The padding is under four bytes or longer than its packet.
@@ -267,15 +260,9 @@ impl InvalidMessage {
         match self {
             Self::Compression => DisconnectReason::CompressionError,
             Self::VersionLine => DisconnectReason::ProtocolVersionNotSupported,
-            Self::Truncated
-            | Self::TrailingBytes
-            | Self::Empty
-            | Self::StringTooLong
-            | Self::Mpint
-            | Self::Text
-            | Self::PacketLength
-            | Self::Padding
-            | Self::KeyBlob => DisconnectReason::ProtocolError,
+            Self::Field(_) | Self::Empty | Self::PacketLength | Self::Padding | Self::KeyBlob => {
+                DisconnectReason::ProtocolError
+            }
         }
     }
 
@@ -283,12 +270,8 @@ impl InvalidMessage {
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
-            Self::Truncated => "a message ends before its last field does",
-            Self::TrailingBytes => "a message has bytes behind its last field",
+            Self::Field(field) => field.text(),
             Self::Empty => "a packet without a message",
-            Self::StringTooLong => "a string longer than the limit for its field",
-            Self::Mpint => "a malformed integer",
-            Self::Text => "text that is not UTF-8, or a name that is not printable ASCII",
             Self::PacketLength => "a packet length that the cipher cannot have",
             Self::Padding => "a padding length outside its packet",
             Self::Compression => "a damaged compressed stream",
@@ -469,6 +452,18 @@ impl fmt::Display for Closed {
 
 impl std::error::Error for Error {}
 
+impl From<FieldError> for InvalidMessage {
+    fn from(field: FieldError) -> Self {
+        Self::Field(field)
+    }
+}
+
+impl From<FieldError> for Error {
+    fn from(field: FieldError) -> Self {
+        Self::InvalidMessage(field.into())
+    }
+}
+
 impl From<InvalidMessage> for Error {
     fn from(invalid: InvalidMessage) -> Self {
         Self::InvalidMessage(invalid)
@@ -508,12 +503,12 @@ mod tests {
     fn invalid() -> Vec<(InvalidMessage, DisconnectReason)> {
         use InvalidMessage as I;
         vec![
-            (I::Truncated, R::ProtocolError),
-            (I::TrailingBytes, R::ProtocolError),
+            (I::Field(FieldError::Truncated), R::ProtocolError),
+            (I::Field(FieldError::TrailingBytes), R::ProtocolError),
             (I::Empty, R::ProtocolError),
-            (I::StringTooLong, R::ProtocolError),
-            (I::Mpint, R::ProtocolError),
-            (I::Text, R::ProtocolError),
+            (I::Field(FieldError::StringTooLong), R::ProtocolError),
+            (I::Field(FieldError::Mpint), R::ProtocolError),
+            (I::Field(FieldError::Text), R::ProtocolError),
             (I::PacketLength, R::ProtocolError),
             (I::Padding, R::ProtocolError),
             (I::Compression, R::CompressionError),

@@ -45,8 +45,8 @@ pub mod msg;
 pub mod packet;
 pub mod provider;
 pub mod transport;
-pub mod wire;
 
 pub use channel::ChannelId;
 pub use connection::{ChannelOutlet, Connection, ConnectionConfig, Event, Stats, Transmit};
 pub use error::Error;
+pub use fullbore_base::wire;

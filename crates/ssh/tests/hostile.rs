@@ -12,9 +12,9 @@ use fullbore_ssh::config::PAYLOAD_BYTES_MAX;
 use fullbore_ssh::connection::{
     CHANNELS_MAX, CONTROL_BYTES_MAX, EARLY_MESSAGES_MAX, LOCAL_WINDOW_MIN,
 };
-use fullbore_ssh::error::{Error, InvalidMessage, PeerMisbehaved};
+use fullbore_ssh::error::{Error, PeerMisbehaved};
 use fullbore_ssh::msg::*;
-use fullbore_ssh::wire::{Put, Reader};
+use fullbore_ssh::wire::{FieldError, Put, Reader};
 
 const WINDOW: u32 = 64 * 1024;
 
@@ -156,7 +156,7 @@ fn messages_that_do_not_parse_end_the_connection() {
     long.push(0);
     assert_eq!(
         error_after(&[long]),
-        Some(Error::InvalidMessage(InvalidMessage::TrailingBytes))
+        Some(Error::from(FieldError::TrailingBytes))
     );
     let liar = message(SSH_MSG_CHANNEL_DATA, |m| {
         m.put_u32(0);
@@ -165,7 +165,7 @@ fn messages_that_do_not_parse_end_the_connection() {
     });
     assert_eq!(
         error_after(&[liar]),
-        Some(Error::InvalidMessage(InvalidMessage::Truncated))
+        Some(Error::from(FieldError::Truncated))
     );
 }
 

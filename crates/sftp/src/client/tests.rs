@@ -7,7 +7,7 @@ use fullbore_base::{ByteQueue, Instant, Rng};
 
 use super::config::{REPLY_LEN_MAX, REQUEST_LEN_DEFAULT};
 use super::*;
-use crate::Sink;
+use crate::Put;
 use crate::proto::{
     Attrs, Code, Limits, NameList, OpenFlags, VERSION, ext, fxp, next_packet, put_extension,
 };
@@ -212,7 +212,7 @@ impl Peer {
 
 fn version(with_limits: bool, version: u32) -> Vec<u8> {
     let mut body = Vec::new();
-    body.put(&[fxp::SSH_FXP_VERSION]);
+    body.put_raw(&[fxp::SSH_FXP_VERSION]);
     body.put_u32(version);
     if with_limits {
         put_extension(&mut body, ext::LIMITS, b"1");

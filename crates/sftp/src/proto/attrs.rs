@@ -1,6 +1,6 @@
 //! File attributes (draft-ietf-secsh-filexfer-02 section 5).
 
-use crate::wire::{InvalidMessage, Reader, Sink};
+use crate::wire::{InvalidMessage, Put, Reader};
 
 const SSH_FILEXFER_ATTR_SIZE: u32 = 0x1;
 const SSH_FILEXFER_ATTR_UIDGID: u32 = 0x2;
@@ -70,7 +70,7 @@ impl Attrs {
     }
 
     /// Appends the encoding.
-    pub fn encode(&self, sink: &mut impl Sink) {
+    pub fn encode(&self, sink: &mut impl Put) {
         let mut flags = 0;
         for (is_there, flag) in [
             (self.size.is_some(), SSH_FILEXFER_ATTR_SIZE),

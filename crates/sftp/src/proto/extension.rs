@@ -1,6 +1,6 @@
 //! Names, requests and replies of the extensions.
 
-use crate::wire::{InvalidMessage, Reader, Sink};
+use crate::wire::{InvalidMessage, Put, Reader};
 
 /// Extension names as the wire carries them.
 #[allow(missing_docs)] // The names say what they are.
@@ -23,7 +23,7 @@ pub mod ext {
 }
 
 /// Appends one extension pair of INIT or VERSION.
-pub fn put_extension(sink: &mut impl Sink, name: &str, data: &[u8]) {
+pub fn put_extension(sink: &mut impl Put, name: &str, data: &[u8]) {
     sink.put_string(name.as_bytes());
     sink.put_string(data);
 }
@@ -91,7 +91,7 @@ impl Limits {
     }
 
     /// Appends the payload of the EXTENDED_REPLY.
-    pub fn encode(&self, sink: &mut impl Sink) {
+    pub fn encode(&self, sink: &mut impl Put) {
         sink.put_u64(self.packet_bytes_max);
         sink.put_u64(self.read_bytes_max);
         sink.put_u64(self.write_bytes_max);
@@ -135,7 +135,7 @@ impl StatVfs {
     }
 
     /// Appends the payload of the EXTENDED_REPLY.
-    pub fn encode(&self, sink: &mut impl Sink) {
+    pub fn encode(&self, sink: &mut impl Put) {
         let mut copy = *self;
         for field in copy.fields_mut() {
             sink.put_u64(*field);
@@ -311,7 +311,7 @@ impl<'a> CheckFile<'a> {
         })
     }
 
-    pub(crate) fn encode(&self, sink: &mut impl Sink) {
+    pub(crate) fn encode(&self, sink: &mut impl Put) {
         sink.put_string(self.algorithms);
         sink.put_u64(self.offset);
         sink.put_u64(self.len);

@@ -63,14 +63,14 @@ pub const fn write_header_len(handle_len: usize) -> usize {
 /// Appends the header of a WRITE request with a payload of `data_len` bytes to come behind it:
 /// [`write_header_len`] bytes.
 pub fn write_header(
-    sink: &mut impl crate::wire::Sink,
+    sink: &mut impl crate::wire::Put,
     id: u32,
     head: super::WriteHead<'_>,
     data_len: usize,
 ) {
     let rest = write_header_len(head.handle.len()) - LEN_WORD;
     sink.put_u32(len_u32(rest + data_len));
-    sink.put(&[fxp::SSH_FXP_WRITE]);
+    sink.put_raw(&[fxp::SSH_FXP_WRITE]);
     sink.put_u32(id);
     sink.put_string(head.handle);
     sink.put_u64(head.offset);
@@ -78,9 +78,9 @@ pub fn write_header(
 }
 
 /// Appends an INIT packet: the client's first.
-pub fn encode_init(sink: &mut impl crate::wire::Sink, version: u32) {
+pub fn encode_init(sink: &mut impl crate::wire::Put, version: u32) {
     sink.put_u32(5);
-    sink.put(&[fxp::SSH_FXP_INIT]);
+    sink.put_raw(&[fxp::SSH_FXP_INIT]);
     sink.put_u32(version);
 }
 

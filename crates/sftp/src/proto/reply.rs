@@ -2,7 +2,7 @@
 
 use super::extension::Extensions;
 use super::{Attrs, Code, LEN_WORD, Packet, fxp};
-use crate::wire::{Count, InvalidMessage, Reader, Sink, len_u32};
+use crate::wire::{Count, InvalidMessage, Put, Reader, len_u32};
 
 /// The answer to INIT, which carries no request id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl<'a> Name<'a> {
     }
 
     /// Appends the encoding.
-    pub fn encode(&self, sink: &mut impl Sink) {
+    pub fn encode(&self, sink: &mut impl Put) {
         sink.put_string(self.filename);
         sink.put_string(self.longname);
         self.attrs.encode(sink);
@@ -160,9 +160,9 @@ impl<'a> Reply<'a> {
     }
 
     /// Appends the whole packet, its length word included.
-    pub fn encode(&self, id: u32, sink: &mut impl Sink) {
+    pub fn encode(&self, id: u32, sink: &mut impl Put) {
         sink.put_u32(len_u32(self.encoded_len() - LEN_WORD));
-        sink.put(&[self.packet_type()]);
+        sink.put_raw(&[self.packet_type()]);
         sink.put_u32(id);
         self.encode_fields(sink);
     }
@@ -178,7 +178,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    fn encode_fields(&self, sink: &mut impl Sink) {
+    fn encode_fields(&self, sink: &mut impl Put) {
         match self {
             Self::Status { code, message } => {
                 sink.put_u32(code.to_u32());
@@ -188,10 +188,10 @@ impl<'a> Reply<'a> {
             Self::Handle(bytes) | Self::Data(bytes) => sink.put_string(bytes),
             Self::Name(names) => {
                 sink.put_u32(names.count);
-                sink.put(names.entries);
+                sink.put_raw(names.entries);
             }
             Self::Attrs(attrs) => attrs.encode(sink),
-            Self::Extended(payload) => sink.put(payload),
+            Self::Extended(payload) => sink.put_raw(payload),
         }
     }
 }

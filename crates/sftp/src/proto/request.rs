@@ -2,7 +2,7 @@
 
 use super::extension::{CheckFile, Ids, ext};
 use super::{Attrs, Packet, RequestKind, fxp, write_header};
-use crate::wire::{Count, InvalidMessage, Reader, Sink, len_u32};
+use crate::wire::{Count, InvalidMessage, Put, Reader, len_u32};
 
 /// Flags of OPEN (draft-ietf-secsh-filexfer-02 section 6.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -366,7 +366,7 @@ impl<'a> Request<'a> {
     }
 
     /// Appends the whole packet, its length word included.
-    pub fn encode(&self, id: u32, sink: &mut impl Sink) {
+    pub fn encode(&self, id: u32, sink: &mut impl Put) {
         if let Self::Write {
             handle,
             offset,
@@ -375,7 +375,7 @@ impl<'a> Request<'a> {
         {
             let head = WriteHead { handle, offset };
             write_header(sink, id, head, data.len());
-            sink.put(data);
+            sink.put_raw(data);
             return;
         }
         let packet_type = match self {
@@ -385,13 +385,13 @@ impl<'a> Request<'a> {
                 .map_or(fxp::SSH_FXP_EXTENDED, RequestKind::packet_type),
         };
         sink.put_u32(len_u32(self.encoded_len() - super::LEN_WORD));
-        sink.put(&[packet_type]);
+        sink.put_raw(&[packet_type]);
         sink.put_u32(id);
         self.encode_fields(sink);
     }
 
     /// Everything behind the request id.
-    fn encode_fields(&self, sink: &mut impl Sink) {
+    fn encode_fields(&self, sink: &mut impl Put) {
         match *self {
             Self::Open { path, flags, attrs } => {
                 sink.put_string(path);
@@ -449,7 +449,7 @@ impl<'a> Request<'a> {
     }
 
     /// Name and fields of an extension.
-    fn encode_extended(&self, sink: &mut impl Sink) {
+    fn encode_extended(&self, sink: &mut impl Put) {
         sink.put_string(self.extension_name().as_bytes());
         match *self {
             Self::PosixRename { from, to } | Self::Hardlink { from, to } => {

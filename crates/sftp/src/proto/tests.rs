@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::InvalidMessage;
-use crate::wire::Sink;
+use crate::wire::Put;
 
 const ATTRS: Attrs = Attrs {
     size: Some(1 << 40),
@@ -290,7 +290,7 @@ fn a_status_may_come_without_a_message() {
 fn check_file_replies_parse_in_both_forms() {
     let mut draft = Vec::new();
     draft.put_string(b"blake3");
-    draft.put(&[9; 64]);
+    draft.put_raw(&[9; 64]);
     let parsed = CheckFileReply::parse(&draft).expect("whole digests");
     assert_eq!(parsed.algorithm, HashAlgorithm::Blake3);
     assert_eq!(parsed.digests, [9; 64]);

@@ -12,7 +12,7 @@ use crate::proto::{
     Attrs, CheckFile, Code, DATA_BYTES_MAX, DATA_HEADER_LEN, HashAlgorithm, Ids, LEN_WORD, Limits,
     Name, OpenFlags, Reply, Request, RequestKind, StatVfs, data_header, ext, fxp,
 };
-use crate::wire::{Sink, SliceSink, len_u32};
+use crate::wire::{Put, SliceSink, len_u32};
 
 /// A handle that is not open, or not to what the request wants. OpenSSH answers some requests
 /// with "failure" and others with "no such file".
@@ -287,14 +287,14 @@ impl Server {
             LEN_WORD + DIGESTS_OVERHEAD_LEN + digests.len(),
             &mut |slices| {
                 let mut sink = SliceSink::new(slices);
-                sink.put(&[0; LEN_WORD]);
-                sink.put(&[fxp::SSH_FXP_EXTENDED_REPLY]);
+                sink.put_raw(&[0; LEN_WORD]);
+                sink.put_raw(&[fxp::SSH_FXP_EXTENDED_REPLY]);
                 sink.put_u32(id);
                 if echo {
                     sink.put_string(ext::CHECK_FILE.as_bytes());
                 }
                 sink.put_string(algorithm.name().as_bytes());
-                sink.put(digests);
+                sink.put_raw(digests);
                 let len = sink.written();
                 scatter(slices, 0, &len_u32(len - LEN_WORD).to_be_bytes());
                 len

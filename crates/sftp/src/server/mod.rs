@@ -40,7 +40,7 @@ use crate::proto::{
     self, Code, DATA_HEADER_LEN, LEN_WORD, Packet, Reply, Request, RequestKind, RequestSet, fxp,
     next_packet, parse_init, put_extension,
 };
-use crate::wire::{Count, InvalidMessage, Sink, SliceSink, len_u32};
+use crate::wire::{Count, InvalidMessage, Put, SliceSink, len_u32};
 use handles::{Handles, Kind, Use};
 use pending::{Answer, Op, Pending, Uses};
 use reply::{PATH_REPLY_LEN_MAX, SMALL_REPLY_LEN_MAX};
@@ -266,8 +266,8 @@ impl Server {
     }
 
     /// VERSION behind its length: 3 whatever the client offers, and every extension served.
-    fn put_version(&self, sink: &mut impl Sink) {
-        sink.put(&[fxp::SSH_FXP_VERSION]);
+    fn put_version(&self, sink: &mut impl Put) {
+        sink.put_raw(&[fxp::SSH_FXP_VERSION]);
         sink.put_u32(proto::VERSION);
         for kind in RequestKind::ALL {
             if let Some((name, data)) = kind.extension()

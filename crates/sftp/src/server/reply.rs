@@ -6,7 +6,7 @@ use fullbore_base::{Outlet, scatter};
 
 use super::store::StoreError;
 use crate::proto::{Code, LEN_WORD, Name, Reply, fxp};
-use crate::wire::{Sink, SliceSink, len_u32};
+use crate::wire::{Put, SliceSink, len_u32};
 
 /// Bytes of the longest reply but for data, names, digests and the like: a STATUS with its
 /// reason, attributes, a handle, the figures of a file system.
@@ -38,7 +38,7 @@ pub(super) fn emit_bare_status(out: &mut dyn Outlet, id: u32, code: Code) -> boo
     out.emit(LEN, &mut |slices| {
         let mut sink = SliceSink::new(slices);
         sink.put_u32(len_u32(LEN - LEN_WORD));
-        sink.put(&[fxp::SSH_FXP_STATUS]);
+        sink.put_raw(&[fxp::SSH_FXP_STATUS]);
         sink.put_u32(id);
         sink.put_u32(code.to_u32());
         sink.written()
@@ -58,7 +58,7 @@ impl<'s, 'b> DirSink<'s, 'b> {
     /// Starts a reply of at most `len_max` bytes at the front of `slices`.
     pub(super) fn new(slices: &'s mut [IoSliceMut<'b>], len_max: usize) -> Self {
         let mut sink = SliceSink::new(slices);
-        sink.put(&[0; NAME_HEADER_LEN]);
+        sink.put_raw(&[0; NAME_HEADER_LEN]);
         Self {
             sink,
             len_max,

@@ -20,9 +20,10 @@ use super::client::{Authenticator as Client, Event};
 use super::server::Authenticator as Server;
 use super::*;
 use crate::cert::Certificate;
-use crate::error::{ApiMisuse, Closed, Error, InvalidMessage, PeerMisbehaved};
+use crate::error::{ApiMisuse, Closed, Error, PeerMisbehaved};
 use crate::key::{Algorithm, PrivateKey, PublicKey};
 use crate::msg::*;
+use crate::wire::FieldError;
 use std::sync::Arc;
 
 const SESSION_ID: &[u8] = &[0x5e; 32];

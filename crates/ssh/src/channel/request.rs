@@ -2,9 +2,9 @@
 
 use super::MessageQueue;
 use crate::config::PAYLOAD_BYTES_MAX;
-use crate::error::InvalidMessage;
+
 use crate::msg::SSH_MSG_CHANNEL_REQUEST;
-use crate::wire::{Put, Reader};
+use crate::wire::{FieldError, Put, Reader};
 
 /// A request on a session channel, for the application to grant or refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub struct TerminalSize {
 }
 
 impl TerminalSize {
-    fn read(reader: &mut Reader<'_>) -> Result<Self, InvalidMessage> {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, FieldError> {
         Ok(Self {
             columns: reader.u32()?,
             rows: reader.u32()?,
@@ -79,7 +79,7 @@ impl TerminalSize {
 
 impl<'a> ChannelRequest<'a> {
     /// Reads the type-specific part of a request named `name`.
-    pub(crate) fn read(name: &'a [u8], data: &'a [u8]) -> Result<Self, InvalidMessage> {
+    pub(crate) fn read(name: &'a [u8], data: &'a [u8]) -> Result<Self, FieldError> {
         let mut reader = Reader::new(data);
         let request = match name {
             b"env" => Self::Env {
@@ -128,7 +128,7 @@ pub(crate) struct Incoming<'a> {
 }
 
 impl<'a> Incoming<'a> {
-    pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, InvalidMessage> {
+    pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, FieldError> {
         let mut reader = Reader::new(bytes);
         Ok(Self {
             name: reader.string()?,
@@ -153,7 +153,7 @@ impl ExitSignal {
     const NAME_BYTES_MAX: usize = 64;
     const MESSAGE_BYTES_MAX: usize = 1024;
 
-    pub(crate) fn read(data: &[u8]) -> Result<Self, InvalidMessage> {
+    pub(crate) fn read(data: &[u8]) -> Result<Self, FieldError> {
         let mut reader = Reader::new(data);
         let cut = |bytes: &[u8], max: usize| bytes[..bytes.len().min(max)].to_vec();
         let name = cut(reader.string()?, Self::NAME_BYTES_MAX);
@@ -271,7 +271,7 @@ pub(crate) const KEEPALIVE: &[u8] = b"keepalive@openssh.com";
 pub(crate) const EOW: &[u8] = b"eow@openssh.com";
 
 /// Reads the status of an `exit-status` request.
-pub(crate) fn read_exit_status(data: &[u8]) -> Result<u32, InvalidMessage> {
+pub(crate) fn read_exit_status(data: &[u8]) -> Result<u32, FieldError> {
     let mut reader = Reader::new(data);
     let status = reader.u32()?;
     reader.finish()?;
@@ -316,11 +316,11 @@ mod tests {
         });
         assert_eq!(
             ChannelRequest::read(b"exec", &long),
-            Err(InvalidMessage::TrailingBytes)
+            Err(FieldError::TrailingBytes)
         );
         assert_eq!(
             ChannelRequest::read(b"exec", &exec[..5]),
-            Err(InvalidMessage::Truncated)
+            Err(FieldError::Truncated)
         );
         assert_eq!(
             ChannelRequest::read(b"x11-req", &exec),

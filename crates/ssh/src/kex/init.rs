@@ -3,11 +3,11 @@
 use super::{HostKeyAlgorithm, Method};
 use crate::cipher::{Cipher, Mac, Suite};
 use crate::config::TransportConfig;
-use crate::error::{Category, InvalidMessage, PeerIncompatible};
+use crate::error::{Category, PeerIncompatible};
 use crate::msg::SSH_MSG_KEXINIT;
 use crate::packet::Compression;
 use crate::transport::Algorithms;
-use crate::wire::{NameList, Put, Reader};
+use crate::wire::{FieldError, NameList, Put, Reader};
 
 pub(crate) const EXT_INFO_CLIENT: &str = "ext-info-c";
 pub(crate) const EXT_INFO_SERVER: &str = "ext-info-s";
@@ -180,7 +180,7 @@ pub(crate) struct KexInit<'a> {
 
 impl<'a> KexInit<'a> {
     /// Parses a payload, number included.
-    pub(crate) fn parse(payload: &'a [u8]) -> Result<Self, InvalidMessage> {
+    pub(crate) fn parse(payload: &'a [u8]) -> Result<Self, FieldError> {
         let mut fields = Reader::new(payload);
         fields.bytes(1 + 16)?;
         let mut list = || fields.name_list();

@@ -3,10 +3,10 @@
 use super::*;
 use crate::cipher::{Cipher, Mac, Suite};
 use crate::config::TransportConfig;
-use crate::error::{Category, InvalidMessage};
+use crate::error::Category;
 use crate::packet::Compression;
 use crate::provider::{AwsLc, Group, Provider, SecureRandom, SharedSecret};
-use crate::wire::{Put, Reader};
+use crate::wire::{FieldError, Put, Reader};
 use hash::{GexRecord, Values};
 use zeroize::Zeroizing;
 
@@ -245,13 +245,13 @@ fn a_kexinit_cut_anywhere_or_prolonged_is_refused() {
     for len in 1..init.len() {
         assert_eq!(
             KexInit::parse(&init[..len]).map(|_| ()),
-            Err(InvalidMessage::Truncated)
+            Err(FieldError::Truncated)
         );
     }
     let longer = [init, vec![0]].concat();
     assert_eq!(
         KexInit::parse(&longer).map(|_| ()),
-        Err(InvalidMessage::TrailingBytes)
+        Err(FieldError::TrailingBytes)
     );
 }
 

@@ -4,7 +4,7 @@
 //! The types are RFC 4251 5's, read by `wire`.
 
 use super::KeyError;
-use crate::error::InvalidMessage;
+use crate::wire::FieldError;
 use crate::wire::Reader;
 
 /// What is left to read of one structure.
@@ -23,7 +23,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn named<T>(&self, field: Result<T, InvalidMessage>) -> Result<T, KeyError> {
+    fn named<T>(&self, field: Result<T, FieldError>) -> Result<T, KeyError> {
         field.map_err(|_| KeyError::Malformed(self.what))
     }
 

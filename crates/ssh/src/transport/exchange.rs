@@ -12,7 +12,7 @@
 use super::{Algorithms, Gate, HostKeyOffer, HostKeyVerified, Role, Session, Transport, ext_info};
 use crate::cipher::Suite;
 use crate::config::{KEX_BEFORE_AUTH_MAX, KEXINIT_BYTES_MAX};
-use crate::error::{ApiMisuse, Closed, Error, InvalidMessage, PeerMisbehaved};
+use crate::error::{ApiMisuse, Closed, Error, PeerMisbehaved};
 use crate::kex::{
     Agreed, ClientStep, Direction, EXT_INFO_CLIENT, EXT_INFO_SERVER, HostKeyAlgorithm, KexInit,
     Offer, Reply, STRICT_CLIENT, STRICT_SERVER, ServerStep, Signer, Transcript, derive,
@@ -20,6 +20,7 @@ use crate::kex::{
 use crate::msg::SSH_MSG_NEWKEYS;
 use crate::packet::Compression;
 use crate::provider::{OpeningKey, SealingKey};
+use crate::wire::FieldError;
 use fullbore_base::Instant;
 
 /// The exchange under way, if one is.
@@ -190,7 +191,7 @@ impl Transport {
         }
         let payload = self.payload().to_vec();
         if payload.len() > KEXINIT_BYTES_MAX {
-            return Err(InvalidMessage::StringTooLong.into());
+            return Err(FieldError::StringTooLong.into());
         }
         let remote = KexInit::parse(&payload)?;
         let offer = self.role.offer();
@@ -452,7 +453,7 @@ impl Transport {
     /// The peer's NEWKEYS: its packets change keys.
     pub(super) fn on_newkeys(&mut self, now: Instant) -> Result<(), Error> {
         if self.payload().len() != 1 {
-            return Err(InvalidMessage::TrailingBytes.into());
+            return Err(FieldError::TrailingBytes.into());
         }
         match std::mem::replace(&mut self.exchange.step, Step::Idle) {
             Step::AwaitNewKeys(keys) => {

@@ -116,7 +116,7 @@ fn prompts_are_taken_at_their_limits_and_refused_past_them() {
     );
     assert_eq!(
         ask(0, PROMPT_BYTES_MAX + 1),
-        Err(InvalidMessage::StringTooLong.into())
+        Err(FieldError::StringTooLong.into())
     );
 }
 
@@ -353,7 +353,7 @@ fn names_and_passwords_are_taken_at_their_limits_and_refused_past_them() {
     assert_eq!(user(USER_BYTES_MAX), Ok(()));
     assert_eq!(
         user(USER_BYTES_MAX + 1),
-        Err(InvalidMessage::StringTooLong.into())
+        Err(FieldError::StringTooLong.into())
     );
     let password = |len: usize| {
         let mut message = Vec::new();
@@ -365,7 +365,7 @@ fn names_and_passwords_are_taken_at_their_limits_and_refused_past_them() {
     assert_eq!(password(PASSWORD_BYTES_MAX), Ok(()));
     assert_eq!(
         password(PASSWORD_BYTES_MAX + 1),
-        Err(InvalidMessage::StringTooLong.into())
+        Err(FieldError::StringTooLong.into())
     );
 }
 

@@ -1,9 +1,46 @@
-//! RFC 4251 section 5: the data types of every SSH message, read without allocation and with
-//! every length checked, written to a `Vec`.
+//! RFC 4251 section 5: the data types of every SSH and SFTP message, read without allocation and
+//! with every length checked, written to anything that takes bytes in order.
 
-use crate::error::InvalidMessage;
+use std::fmt;
 
-type Result<T> = std::result::Result<T, InvalidMessage>;
+/// What is wrong with a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldError {
+    /// It ends behind the end of its message.
+    Truncated,
+    /// It was the last, and bytes follow.
+    TrailingBytes,
+    /// A string longer than its named limit.
+    StringTooLong,
+    /// An integer that is negative, or padded with zeros beyond what the encoding needs.
+    Mpint,
+    /// Text that is not UTF-8, or a name that is not printable US-ASCII.
+    Text,
+}
+
+impl FieldError {
+    /// What is wrong, for a person.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Truncated => "a message ends before its last field does",
+            Self::TrailingBytes => "a message has bytes behind its last field",
+            Self::StringTooLong => "a string longer than the limit for its field",
+            Self::Mpint => "a malformed integer",
+            Self::Text => "text that is not UTF-8, or a name that is not printable ASCII",
+        }
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl std::error::Error for FieldError {}
+
+type Result<T> = std::result::Result<T, FieldError>;
 
 /// Reads fields from the front of a message. Every read is bounds-checked and borrows.
 #[derive(Clone, Copy, Debug)]
@@ -23,10 +60,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// `Truncated` when fewer are left.
     pub fn bytes(&mut self, n: usize) -> Result<&'a [u8]> {
-        let (head, rest) = self
-            .rest
-            .split_at_checked(n)
-            .ok_or(InvalidMessage::Truncated)?;
+        let (head, rest) = self.rest.split_at_checked(n).ok_or(FieldError::Truncated)?;
         self.rest = rest;
         Ok(head)
     }
@@ -70,7 +104,7 @@ impl<'a> Reader<'a> {
     /// `Truncated` when it ends behind the message.
     pub fn string(&mut self) -> Result<&'a [u8]> {
         let len = self.u32()?;
-        self.bytes(usize::try_from(len).map_err(|_| InvalidMessage::Truncated)?)
+        self.bytes(usize::try_from(len).map_err(|_| FieldError::Truncated)?)
     }
 
     /// A string of at most `len_max` bytes.
@@ -80,7 +114,7 @@ impl<'a> Reader<'a> {
     pub fn string_max(&mut self, len_max: usize) -> Result<&'a [u8]> {
         let string = self.string()?;
         if string.len() > len_max {
-            return Err(InvalidMessage::StringTooLong);
+            return Err(FieldError::StringTooLong);
         }
         Ok(string)
     }
@@ -90,7 +124,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// `Text` when it is not, `Truncated` as [`Reader::string`].
     pub fn utf8(&mut self) -> Result<&'a str> {
-        std::str::from_utf8(self.string()?).map_err(|_| InvalidMessage::Text)
+        std::str::from_utf8(self.string()?).map_err(|_| FieldError::Text)
     }
 
     /// A non-negative mpint: its magnitude, most significant byte first, without leading zeros
@@ -102,9 +136,9 @@ impl<'a> Reader<'a> {
         let bytes = self.string()?;
         match bytes {
             [] => Ok(bytes),
-            [first, ..] if *first >= 0x80 => Err(InvalidMessage::Mpint),
+            [first, ..] if *first >= 0x80 => Err(FieldError::Mpint),
             [0, second, ..] if *second >= 0x80 => Ok(&bytes[1..]),
-            [0, ..] => Err(InvalidMessage::Mpint),
+            [0, ..] => Err(FieldError::Mpint),
             _ => Ok(bytes),
         }
     }
@@ -137,7 +171,7 @@ impl<'a> Reader<'a> {
         if self.rest.is_empty() {
             Ok(())
         } else {
-            Err(InvalidMessage::TrailingBytes)
+            Err(FieldError::TrailingBytes)
         }
     }
 }
@@ -153,9 +187,9 @@ impl<'a> NameList<'a> {
     /// `Text` when it is not.
     pub fn new(bytes: &'a [u8]) -> Result<Self> {
         if !bytes.iter().all(u8::is_ascii_graphic) {
-            return Err(InvalidMessage::Text);
+            return Err(FieldError::Text);
         }
-        let text = std::str::from_utf8(bytes).map_err(|_| InvalidMessage::Text)?;
+        let text = std::str::from_utf8(bytes).map_err(|_| FieldError::Text)?;
         Ok(Self(text))
     }
 
@@ -177,7 +211,17 @@ impl<'a> NameList<'a> {
     }
 }
 
-/// Appends RFC 4251 data types to a message under construction.
+/// A length as the wire carries it.
+///
+/// # Panics
+/// Past 4 GiB, which no message reaches.
+#[must_use]
+pub fn len_u32(len: usize) -> u32 {
+    u32::try_from(len).expect("messages are bounded far under 4 GiB")
+}
+
+/// Takes a message's fields in order. Encoders that need their length first run once against a
+/// counter and once against the destination.
 pub trait Put {
     /// Appends raw bytes.
     fn put_raw(&mut self, bytes: &[u8]);
@@ -207,7 +251,7 @@ pub trait Put {
     /// # Panics
     /// Past 4 GiB, which no message reaches.
     fn put_string(&mut self, bytes: &[u8]) {
-        self.put_u32(u32::try_from(bytes.len()).expect("messages are bounded far under 4 GiB"));
+        self.put_u32(len_u32(bytes.len()));
         self.put_raw(bytes);
     }
 
@@ -216,8 +260,7 @@ pub trait Put {
         let zeros = magnitude.iter().take_while(|byte| **byte == 0).count();
         let digits = &magnitude[zeros..];
         let sign = usize::from(digits.first().is_some_and(|byte| *byte >= 0x80));
-        let len = u32::try_from(digits.len() + sign).expect("integers are bounded far under 4 GiB");
-        self.put_u32(len);
+        self.put_u32(len_u32(digits.len() + sign));
         self.put_raw(&[0][..sign]);
         self.put_raw(digits);
     }
@@ -271,10 +314,10 @@ mod tests {
             assert_eq!(Reader::new(wire).mpint(), Ok(magnitude));
         }
         // -1234 and -deadbeef.
-        assert_eq!(mpint(&[0xed, 0xcc]), Err(InvalidMessage::Mpint));
+        assert_eq!(mpint(&[0xed, 0xcc]), Err(FieldError::Mpint));
         assert_eq!(
             mpint(&[0xff, 0x21, 0x52, 0x41, 0x11]),
-            Err(InvalidMessage::Mpint)
+            Err(FieldError::Mpint)
         );
     }
 
@@ -283,8 +326,8 @@ mod tests {
         let mut out = Vec::new();
         out.put_mpint(&[0, 0, 0, 0x7f]);
         assert_eq!(out, [0, 0, 0, 1, 0x7f]);
-        assert_eq!(mpint(&[0, 0x7f]), Err(InvalidMessage::Mpint));
-        assert_eq!(mpint(&[0]), Err(InvalidMessage::Mpint));
+        assert_eq!(mpint(&[0, 0x7f]), Err(FieldError::Mpint));
+        assert_eq!(mpint(&[0]), Err(FieldError::Mpint));
         assert_eq!(mpint(&[0, 0xff]), Ok(vec![0xff]));
     }
 
@@ -292,24 +335,18 @@ mod tests {
     fn fields_end_where_the_message_does() {
         assert_eq!(
             Reader::new(&[0, 0, 0, 2, 1]).string(),
-            Err(InvalidMessage::Truncated)
+            Err(FieldError::Truncated)
         );
         assert_eq!(Reader::new(&[0, 0, 0, 1, 1]).string(), Ok(&[1][..]));
-        assert_eq!(
-            Reader::new(&[0xff; 4]).string(),
-            Err(InvalidMessage::Truncated)
-        );
-        assert_eq!(Reader::new(&[0; 3]).u32(), Err(InvalidMessage::Truncated));
-        assert_eq!(Reader::new(&[0; 7]).u64(), Err(InvalidMessage::Truncated));
+        assert_eq!(Reader::new(&[0xff; 4]).string(), Err(FieldError::Truncated));
+        assert_eq!(Reader::new(&[0; 3]).u32(), Err(FieldError::Truncated));
+        assert_eq!(Reader::new(&[0; 7]).u64(), Err(FieldError::Truncated));
         assert_eq!(
             Reader::new(&[0, 0, 0, 0, 1, 0, 0, 2]).u64(),
             Ok(0x0100_0002)
         );
         assert_eq!(Reader::new(&[]).finish(), Ok(()));
-        assert_eq!(
-            Reader::new(&[0]).finish(),
-            Err(InvalidMessage::TrailingBytes)
-        );
+        assert_eq!(Reader::new(&[0]).finish(), Err(FieldError::TrailingBytes));
     }
 
     #[test]
@@ -318,7 +355,7 @@ mod tests {
         assert!(Reader::new(&message).string_max(3).is_ok());
         assert_eq!(
             Reader::new(&message).string_max(2),
-            Err(InvalidMessage::StringTooLong)
+            Err(FieldError::StringTooLong)
         );
     }
 
@@ -331,9 +368,9 @@ mod tests {
         );
         assert!(list.contains("aes256-ctr") && !list.contains("") && !list.contains("aes"));
         assert_eq!(NameList::new(b"").expect("empty").iter().count(), 0);
-        assert_eq!(NameList::new(b"a b"), Err(InvalidMessage::Text));
-        assert_eq!(NameList::new(b"a\n"), Err(InvalidMessage::Text));
-        assert_eq!(NameList::new(b"\xc3\xa9"), Err(InvalidMessage::Text));
+        assert_eq!(NameList::new(b"a b"), Err(FieldError::Text));
+        assert_eq!(NameList::new(b"a\n"), Err(FieldError::Text));
+        assert_eq!(NameList::new(b"\xc3\xa9"), Err(FieldError::Text));
         let mut out = Vec::new();
         out.put_name_list(["a", "b"]);
         assert_eq!(out, b"\0\0\0\x03a,b");
