@@ -41,6 +41,24 @@ pub fn local_time(seconds: i64) -> Option<LocalTime> {
     })
 }
 
+/// What local time is ahead of UTC at `seconds` since 1970; 0 where that is not known.
+#[must_use]
+pub fn utc_offset_seconds(seconds: i64) -> i64 {
+    let Some(local) = local_time(seconds) else {
+        return 0;
+    };
+    let of_day = i64::from(local.hour) * 3600 + i64::from(local.minute) * 60;
+    let apart = of_day + i64::from(local.second) - seconds.rem_euclid(DAY);
+    // The day there may be the one before or after: offsets lie within -12 and +14 hours.
+    match apart {
+        early if early < -12 * 3600 => early + DAY,
+        late if late > 14 * 3600 => late - DAY,
+        same_day => same_day,
+    }
+}
+
+const DAY: i64 = 24 * 60 * 60;
+
 /// Names of the months as syslog and `ls` write them.
 pub const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
@@ -49,6 +67,17 @@ pub const MONTHS: [&str; 12] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_offset_leads_from_utc_to_local_time() {
+        for hour in 0..24 {
+            let seconds = 946_684_800 + hour * 3600;
+            let local = local_time(seconds).expect("in range");
+            let shifted = (seconds + utc_offset_seconds(seconds)).rem_euclid(DAY);
+            assert_eq!(i64::from(local.hour), shifted / 3600);
+            assert_eq!(i64::from(local.minute), shifted / 60 % 60);
+        }
+    }
 
     #[test]
     fn months_count_from_zero_and_days_from_one() {

@@ -13,6 +13,7 @@ use super::log::Log;
 use super::password::PasswordHash;
 use crate::config::authorized_keys::{self, AuthorizedKeys, Grant, Login, SftpCommand};
 use crate::config::{FILE_BYTES_MAX, fingerprint, text::escape_for_display};
+use crate::driver::local_time::utc_offset_seconds;
 
 /// What a login may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -162,12 +163,13 @@ impl Policy {
         credential: &Credential<'_>,
     ) -> Result<(AuthAnswer, Rights), String> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now_unix = since.map_or(0, |since| since.as_secs());
         let login = Login {
             user,
             address: from,
             host_name: None,
-            now_unix: since.map_or(0, |since| since.as_secs()),
-            utc_offset_seconds: 0,
+            now_unix,
+            utc_offset_seconds: utc_offset_seconds(i64::try_from(now_unix).unwrap_or(0)),
         };
         let mut why = "no authorized_keys file".to_owned();
         for i in 0..self.files.len() {
