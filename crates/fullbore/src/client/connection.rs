@@ -8,11 +8,12 @@ use std::time::Duration;
 use fullbore_ssh::ChannelId;
 use fullbore_ssh::msg::DisconnectReason;
 
-use super::core::{Core, Plain, wait};
+use super::core::Core;
 use super::error::Error;
 use super::lane::Lane;
 use super::sftp::Sftp;
 use super::tunnel::ChannelTunnel;
+use super::waiting::{Plain, wait};
 use crate::transfer::TokenBucket;
 
 /// A connection that is logged in. Clones share it; it is closed when the last clone and

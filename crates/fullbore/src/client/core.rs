@@ -3,20 +3,21 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 
 use fullbore_base::Instant;
-use fullbore_sftp::client::{self as sftp, BlockError, Blocks, BulkId, RequestId};
+use fullbore_sftp::client as sftp;
 use fullbore_ssh::{ChannelId, Event as SshEvent};
 
 use super::error::Error;
+use super::waiting::{Lanes, Plain};
 use crate::config::text::reason;
 use crate::driver::clock::Clock;
 use crate::driver::pump::{Driven, Pump};
-use crate::session::{ClientSession, Event, LaneFiles};
-use crate::transfer::{FileIo, TokenBucket};
+use crate::session::{ClientSession, Event};
+use crate::transfer::TokenBucket;
 
 /// One connection. Handles change its state directly and wake the task; the task is the only one
 /// that moves bytes.
@@ -50,108 +51,6 @@ pub(super) struct State {
 
 /// Events of the connection that wait for whoever logs in; more are dropped.
 const NEWS_MAX: usize = 64;
-
-/// The files and the waiting calls of all lanes.
-#[derive(Debug, Default)]
-pub(super) struct Lanes(BTreeMap<ChannelId, LaneState>);
-
-#[derive(Debug, Default)]
-pub(super) struct LaneState {
-    pub(super) files: LaneBlocks,
-    /// Calls that wait for their replies.
-    pub(super) calls: BTreeMap<RequestId, Option<Waker>>,
-    /// Calls that wait for room to ask.
-    pub(super) room: Vec<Waker>,
-    pub(super) bulks: BTreeMap<BulkId, BulkState>,
-    pub(super) ready: Vec<Waker>,
-}
-
-/// A transfer as the one who waits for it sees it.
-#[derive(Debug, Default)]
-pub(super) struct BulkState {
-    pub(super) waker: Option<Waker>,
-    /// Nobody waits: its report is thrown away.
-    pub(super) is_forgotten: bool,
-}
-
-/// The files of one lane's transfers.
-#[derive(Default)]
-pub(super) struct LaneBlocks(pub(super) BTreeMap<BulkId, Rc<dyn FileIo>>);
-
-impl std::fmt::Debug for LaneBlocks {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
-    }
-}
-
-impl LaneBlocks {
-    fn file(&self, bulk: BulkId) -> Result<&dyn FileIo, BlockError> {
-        let file = self.0.get(&bulk).map(|file| &**file);
-        file.ok_or_else(|| io::Error::other("the transfer was given up"))
-    }
-}
-
-impl Blocks for LaneBlocks {
-    fn read_at(
-        &mut self,
-        bulk: BulkId,
-        offset: u64,
-        slices: &mut [IoSliceMut<'_>],
-    ) -> Result<usize, BlockError> {
-        self.file(bulk)?.read_at(offset, slices)
-    }
-
-    fn write_at(&mut self, bulk: BulkId, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
-        self.file(bulk)?.write_at(offset, bytes)
-    }
-}
-
-impl LaneFiles for Lanes {
-    fn of_lane(&mut self, lane: ChannelId) -> &mut dyn Blocks {
-        &mut self.0.entry(lane).or_default().files
-    }
-}
-
-impl Lanes {
-    pub(super) fn of(&mut self, lane: ChannelId) -> &mut LaneState {
-        self.0.entry(lane).or_default()
-    }
-
-    pub(super) fn remove(&mut self, lane: ChannelId) {
-        self.0.remove(&lane);
-    }
-}
-
-/// A channel that is no lane, as the one who uses it sees it. Its bytes stay in the connection.
-#[derive(Debug, Default)]
-pub(super) struct Plain {
-    pub(super) reader: Option<Waker>,
-    pub(super) writer: Option<Waker>,
-    pub(super) is_open: bool,
-    /// The peer accepted the request that starts the program.
-    pub(super) is_started: bool,
-    pub(super) is_eof: bool,
-    pub(super) status: Option<u32>,
-    /// Why it is over, if not by itself.
-    pub(super) failure: Option<String>,
-    pub(super) is_closed: bool,
-}
-
-impl Plain {
-    /// Whether what was asked for was refused, so that nothing will come.
-    pub(super) fn is_refused(&self) -> bool {
-        !self.is_started && self.failure.is_some()
-    }
-
-    pub(super) fn wake(&mut self) {
-        for waker in [self.reader.take(), self.writer.take()]
-            .into_iter()
-            .flatten()
-        {
-            waker.wake();
-        }
-    }
-}
 
 impl Core {
     pub(super) fn new(clock: Clock, peer: String, session: ClientSession) -> Rc<Self> {
@@ -417,31 +316,6 @@ impl State {
     }
 }
 
-impl LaneState {
-    fn wake_ready(&mut self) {
-        for waker in self.ready.drain(..) {
-            waker.wake();
-        }
-    }
-
-    fn wake_room(&mut self) {
-        for waker in self.room.drain(..) {
-            waker.wake();
-        }
-    }
-
-    fn wake_all(&mut self) {
-        self.wake_ready();
-        self.wake_room();
-        for waker in self.calls.values_mut().filter_map(Option::take) {
-            waker.wake();
-        }
-        for waker in self.bulks.values_mut().filter_map(|bulk| bulk.waker.take()) {
-            waker.wake();
-        }
-    }
-}
-
 /// The state as the pump drives it.
 struct Task<'a> {
     state: &'a mut State,
@@ -525,11 +399,3 @@ impl Driven for Task<'_> {
 
 /// Events told to waiting calls before bytes are moved again.
 const EVENTS_PER_TURN: usize = 1024;
-
-/// Keeps `cx`'s waker in `slot`.
-pub(super) fn wait(slot: &mut Option<Waker>, cx: &Context<'_>) {
-    match slot {
-        Some(waker) if waker.will_wake(cx.waker()) => {}
-        _ => *slot = Some(cx.waker().clone()),
-    }
-}

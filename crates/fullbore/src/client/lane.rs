@@ -9,8 +9,8 @@ use fullbore_sftp::proto::Request;
 use fullbore_ssh::ChannelId;
 
 use super::connection::Connection;
-use super::core::{BulkState, wait};
 use super::error::Error;
+use super::waiting::{BulkState, wait};
 use crate::transfer::{FileIo, Span};
 
 /// A lane; closed when dropped.

@@ -16,6 +16,7 @@ mod lane;
 mod login;
 mod sftp;
 mod tunnel;
+mod waiting;
 
 pub use ask::Asker;
 pub use connect::{

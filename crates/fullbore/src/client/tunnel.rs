@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use fullbore_base::{Outlet, scatter};
 
 use super::connection::PlainChannel;
-use super::core::wait;
+use super::waiting::wait;
 use crate::driver::stream::Tunnel;
 
 /// A `direct-tcpip` channel. Bytes are copied once each way, between the two connections' buffers.
