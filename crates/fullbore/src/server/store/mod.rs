@@ -1,6 +1,6 @@
 //! The machine's file system as the SFTP server's store.
 //!
-//! What a session may reach is decided in [`root`]; this file maps each request to system calls
+//! What a session may reach is decided in `root`; this file maps each request to system calls
 //! and keeps the open files. Paths go to the kernel as the peer sent them.
 
 mod errno;
