@@ -85,6 +85,38 @@ impl Lane {
     /// Asks, and waits for the reply. When dropped, the reply is not waited for.
     pub(super) async fn call(&self, request: &Request<'_>) -> Result<ReplyMessage, Error> {
         self.room(Client::has_room).await?;
+        let mut call = self.ask(request)?;
+        poll_fn(|cx| call.poll(cx)).await
+    }
+
+    /// Asks several things one directly behind the other, and waits for all replies.
+    pub(super) async fn calls<const N: usize>(
+        &self,
+        requests: [Option<Request<'_>>; N],
+    ) -> Result<[Option<ReplyMessage>; N], Error> {
+        self.room(|client| client.has_room_for(N)).await?;
+        let mut calls = Vec::with_capacity(N);
+        // Nothing comes between them: no other task runs before this is awaited.
+        for request in &requests {
+            calls.push(request.as_ref().map(|r| self.ask(r)).transpose()?);
+        }
+        let mut replies = [const { None }; N];
+        for (reply, call) in replies.iter_mut().zip(&mut calls) {
+            if let Some(call) = call {
+                *reply = Some(poll_fn(|cx| call.poll(cx)).await?);
+            }
+        }
+        Ok(replies)
+    }
+
+    /// Asks, and does not want to know what came of it.
+    pub(super) async fn tell(&self, request: &Request<'_>) -> Result<(), Error> {
+        self.room(Client::has_room).await?;
+        drop(self.ask(request)?);
+        Ok(())
+    }
+
+    fn ask(&self, request: &Request<'_>) -> Result<Call<'_>, Error> {
         let core = &self.connection.core;
         let id = core.change(|state, now| {
             let client = state.session.lane_mut(self.ch).expect("this lane is open");
@@ -92,11 +124,10 @@ impl Lane {
             state.lanes.of(self.ch).calls.insert(id, None);
             Ok::<_, Error>(id)
         })?;
-        let mut call = Call {
+        Ok(Call {
             lane: self,
             id: Some(id),
-        };
-        poll_fn(|cx| call.poll(cx)).await
+        })
     }
 
     /// Reads a span of a file into `file`.

@@ -10,6 +10,7 @@ mod connect;
 mod connection;
 mod core;
 mod error;
+mod finish;
 mod host_key;
 mod keys;
 mod lane;

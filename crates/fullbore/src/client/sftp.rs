@@ -358,10 +358,7 @@ impl Sftp {
     }
 
     async fn status(&self, request: Request<'_>) -> Result<(), Error> {
-        match self.lane.call(&request).await?.reply() {
-            Reply::Status { code: Code::Ok, .. } => Ok(()),
-            other => Err(failure(&other)),
-        }
+        as_status(&self.lane.call(&request).await?)
     }
 
     async fn handle(&self, request: Request<'_>) -> Result<Handle, Error> {
@@ -372,10 +369,7 @@ impl Sftp {
     }
 
     async fn attrs(&self, request: Request<'_>) -> Result<Attrs, Error> {
-        match self.lane.call(&request).await?.reply() {
-            Reply::Attrs(attrs) => Ok(attrs),
-            other => Err(failure(&other)),
-        }
+        as_attrs(&self.lane.call(&request).await?)
     }
 
     async fn name(&self, request: Request<'_>) -> Result<Vec<u8>, Error> {
@@ -387,6 +381,20 @@ impl Sftp {
             },
             other => Err(failure(&other)),
         }
+    }
+}
+
+pub(super) fn as_status(reply: &ReplyMessage) -> Result<(), Error> {
+    match reply.reply() {
+        Reply::Status { code: Code::Ok, .. } => Ok(()),
+        other => Err(failure(&other)),
+    }
+}
+
+pub(super) fn as_attrs(reply: &ReplyMessage) -> Result<Attrs, Error> {
+    match reply.reply() {
+        Reply::Attrs(attrs) => Ok(attrs),
+        other => Err(failure(&other)),
     }
 }
 

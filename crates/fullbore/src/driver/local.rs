@@ -15,7 +15,8 @@ use fullbore_sftp::proto::{Attrs, HashAlgorithm};
 use rustix::fs::{AtFlags, CWD, FlockOperation, Timespec, Timestamps};
 
 use crate::transfer::{
-    Digest, Entry, Fault, FaultKind, FileIo, Hasher, Moved, Moving, OpenHow, Side, Span,
+    Digest, Entry, Fault, FaultKind, FileIo, Finished, Hasher, Moved, Moving, OpenHow, Side, Span,
+    Whole,
 };
 
 /// Bytes read at a time where this machine's files are hashed or copied.
@@ -190,6 +191,16 @@ impl Side for LocalSide {
     /// [`Side::fsync`].
     async fn close(&self, _: Rc<File>) -> Result<(), Fault> {
         Ok(())
+    }
+
+    async fn release(&self, _: Rc<File>) {}
+
+    fn finish_bytes_max(&self) -> Option<usize> {
+        None
+    }
+
+    async fn finish(&self, _: Rc<File>, _: &Whole<'_>) -> Result<Finished<Fault>, Fault> {
+        Err(Fault::new(FaultKind::Unsupported, "saves nothing here"))
     }
 
     async fn fstat(&self, file: &Rc<File>) -> Result<Attrs, Fault> {

@@ -63,8 +63,7 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
             Err(fault) => Err(fault),
         };
         let result = result.map_err(|fault| self.with_target(job, fault));
-        // Nothing was written there: a failing close says nothing about the copy.
-        let _ = self.source.close(file).await;
+        self.source.release(file).await;
         result
     }
 
@@ -88,6 +87,12 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         }
         let temp = temp_path(&place.path, job.source_id);
         let (file, kept) = self.open_temp(&temp, mode).await?;
+        if let Some(bytes) = self.short_content(attrs, source, kept)? {
+            let end = self
+                .short(job, attrs, source, (file, &temp), place, &bytes)
+                .await?;
+            return self.rename(&temp, place).await.map(|()| end);
+        }
         let result = self
             .through_temp(job, attrs, source, (&file, &temp, kept), place)
             .await;
@@ -278,15 +283,27 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
             let _ = self.truncate(file, moved.end).await;
             return Err(fault);
         }
-        if hint > 0 && moved.end != hint {
-            let change = if moved.end > hint { "grew" } else { "shrank" };
-            let end = moved.end;
+        self.note_changes(job, attrs, source, moved.end).await?;
+        Ok(moved.end)
+    }
+
+    /// Says so when the source became longer or shorter, or was written to.
+    pub(super) async fn note_changes(
+        &self,
+        job: &FileJob<'_>,
+        attrs: Attrs,
+        source: &S::File,
+        end: u64,
+    ) -> Result<(), Fault> {
+        let hint = attrs.size.unwrap_or(0);
+        if hint > 0 && end != hint {
+            let change = if end > hint { "grew" } else { "shrank" };
             let text = format!("{change} from {hint} to {end} bytes while it was copied");
             self.warn(self.source.prefix(), job.source, &text);
         } else if self.source.direct(source).is_some() || self.options.verify {
             self.check_unchanged(job, attrs, source).await?;
         }
-        Ok(moved.end)
+        Ok(())
     }
 
     /// Told where it costs no round trip, or where somebody asked for certainty.
@@ -330,6 +347,18 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         file: &D::File,
         replaced_mode: Option<u32>,
     ) -> Result<(), Fault> {
+        let wanted = self.wanted_attrs(attrs, replaced_mode);
+        if wanted != Attrs::EMPTY {
+            self.attributes_set(job, self.target.fsetstat(file, wanted).await)?;
+        }
+        if self.options.fsync {
+            self.synced(job, self.target.fsync(file).await)?;
+        }
+        Ok(())
+    }
+
+    /// The attributes that a complete file still needs.
+    pub(super) fn wanted_attrs(&self, attrs: Attrs, replaced_mode: Option<u32>) -> Attrs {
         let mut wanted = Attrs {
             permissions: replaced_mode,
             ..Attrs::EMPTY
@@ -341,25 +370,34 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
             // Made with more than it should have, so that it could be written.
             wanted.permissions = Some(self.source_mode(attrs));
         }
-        if wanted != Attrs::EMPTY
-            && let Err(fault) = self.target.fsetstat(file, wanted).await
-        {
-            if fault.kind == FaultKind::Lost {
-                return Err(fault);
+        wanted
+    }
+
+    /// A refusal to set attributes is a warning.
+    pub(super) fn attributes_set(
+        &self,
+        job: &FileJob<'_>,
+        result: Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        match result {
+            Err(fault) if fault.kind != FaultKind::Lost => {
+                let text = format!("mode and times were not set: {fault}");
+                self.warn(self.target.prefix(), job.target, &text);
+                Ok(())
             }
-            let text = format!("mode and times were not set: {fault}");
-            self.warn(self.target.prefix(), job.target, &text);
+            other => other,
         }
-        if self.options.fsync {
-            match self.target.fsync(file).await {
-                Err(fault) if fault.kind == FaultKind::Unsupported => {
-                    let text = "the server cannot fsync";
-                    self.warn(self.target.prefix(), job.target, text);
-                }
-                other => other?,
+    }
+
+    /// A server that cannot fsync is a warning; one that fails to has not got the file.
+    pub(super) fn synced(&self, job: &FileJob<'_>, result: Result<(), Fault>) -> Result<(), Fault> {
+        match result {
+            Err(fault) if fault.kind == FaultKind::Unsupported => {
+                self.warn(self.target.prefix(), job.target, "the server cannot fsync");
+                Ok(())
             }
+            other => other,
         }
-        Ok(())
     }
 
     pub(super) fn warn(&self, prefix: &str, path: &[u8], text: &str) {

@@ -8,7 +8,9 @@ use std::rc::Rc;
 use fullbore_sftp::proto::{Attrs, HashAlgorithm};
 
 use super::hash::Hasher;
-use super::side::{Digest, Entry, Fault, FaultKind, FileIo, Moved, Moving, OpenHow, Side, Span};
+use super::side::{
+    Digest, Entry, Fault, FaultKind, FileIo, Finished, Moved, Moving, OpenHow, Side, Span, Whole,
+};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Object {
@@ -65,6 +67,8 @@ pub(crate) struct MemorySide {
     pub(crate) can_exec: bool,
     pub(crate) can_replace: bool,
     pub(crate) can_setstat: bool,
+    /// What can be written in one flight.
+    pub(crate) finish_bytes_max: Option<usize>,
     /// A plain rename replaces.
     pub(crate) rename_replaces: bool,
     /// Bytes that may still be written.
@@ -92,6 +96,7 @@ impl MemorySide {
             can_exec: false,
             can_replace: true,
             can_setstat: true,
+            finish_bytes_max: None,
             rename_replaces: false,
             room: Cell::new(usize::MAX),
             calls: Cell::new(0),
@@ -370,6 +375,57 @@ impl Side for MemorySide {
 
     async fn close(&self, _: OpenFile) -> Result<(), Fault> {
         self.call("close").await
+    }
+
+    async fn release(&self, _: OpenFile) {
+        let _ = self.call("close").await;
+    }
+
+    fn finish_bytes_max(&self) -> Option<usize> {
+        self.finish_bytes_max
+    }
+
+    /// One flight; each step can fail.
+    async fn finish(&self, file: OpenFile, whole: &Whole<'_>) -> Result<Finished<Fault>, Fault> {
+        let mut moved = Ok(());
+        if !whole.bytes.is_empty() {
+            let from = OpenFile {
+                bytes: Rc::new(RefCell::new(whole.bytes.to_vec())),
+                path: Vec::new(),
+            };
+            let span = Span {
+                offset: 0,
+                size_hint: 0,
+                end_max: Some(whole.bytes.len() as u64),
+            };
+            moved = self
+                .pump(&from, &file, span, &|_| {}, "write")
+                .await
+                .fault
+                .map_or(Ok(()), Err);
+        }
+        let mut attributes = Ok(());
+        if whole.attrs != Attrs::EMPTY {
+            attributes = self.fsetstat(&file, whole.attrs).await;
+        }
+        let synced = match whole.fsync {
+            true => self.fsync(&file).await,
+            false => Ok(()),
+        };
+        let size = self.fstat(&file).await;
+        let closed = self.close(file).await;
+        let results = [&moved, &attributes, &synced, &closed];
+        let lost = |result: &&Result<(), Fault>| matches!(result, Err(fault) if fault.kind == FaultKind::Lost);
+        if let Some(Err(fault)) = results.into_iter().find(lost) {
+            return Err(fault.clone());
+        }
+        Ok(Finished {
+            written: moved,
+            attributes,
+            synced,
+            size,
+            closed,
+        })
     }
 
     async fn fstat(&self, file: &OpenFile) -> Result<Attrs, Fault> {

@@ -27,6 +27,7 @@ mod place;
 mod pool;
 mod remote;
 mod run;
+mod short;
 mod side;
 mod temp;
 mod tree;
@@ -42,4 +43,6 @@ pub use limit::TokenBucket;
 pub use observer::{Event, Observer, Silent, Summary};
 pub use remote::{NAMES_MAX, SftpSide};
 pub use run::{BYTES_IN_FLIGHT_MAX, DEPTH_MAX, FILES_IN_FLIGHT_MAX, Options, Run};
-pub use side::{Digest, Entry, Fault, FaultKind, FileIo, Moved, Moving, OpenHow, Side, Span};
+pub use side::{
+    Digest, Entry, Fault, FaultKind, FileIo, Finished, Moved, Moving, OpenHow, Side, Span, Whole,
+};

@@ -3,11 +3,14 @@
 use std::rc::Rc;
 
 use fullbore_sftp::client::Handle;
+use fullbore_sftp::client::config::REQUEST_LEN_DEFAULT;
 use fullbore_sftp::proto::{Attrs, CheckFile, Code, HashAlgorithm, OpenFlags, ext};
 
 use super::hash::Hasher;
 use super::pool::Pool;
-use super::side::{Digest, Entry, Fault, FaultKind, FileIo, Moved, Moving, OpenHow, Side, Span};
+use super::side::{
+    Digest, Entry, Fault, FaultKind, FileIo, Finished, Moved, Moving, OpenHow, Side, Span, Whole,
+};
 use crate::client::{DirEntry, Error, Sftp, Transferred};
 
 /// Names that one folder may have; a server that lists more is not believed.
@@ -21,6 +24,10 @@ const EMPTY_REPLIES_MAX: usize = 16;
 
 /// Requests for the next names of one folder that are in flight at once.
 const READDIRS_IN_FLIGHT_MAX: usize = 16;
+
+/// Files up to this length are written with all that ends them in one flight. The length of a WRITE
+/// that every server takes.
+pub const FINISH_BYTES_MAX: usize = REQUEST_LEN_DEFAULT as usize;
 
 /// Files of a server.
 #[derive(Clone, Debug)]
@@ -205,6 +212,32 @@ impl Side for SftpSide {
 
     async fn close(&self, file: Handle) -> Result<(), Fault> {
         Ok(self.sftp.close(&file).await?)
+    }
+
+    async fn release(&self, file: Handle) {
+        // Nothing was written through it: a failing close says nothing about the copy.
+        let _ = self.sftp.release(&file).await;
+    }
+
+    fn finish_bytes_max(&self) -> Option<usize> {
+        self.sftp.serves_in_order().then_some(FINISH_BYTES_MAX)
+    }
+
+    async fn finish(&self, file: Handle, whole: &Whole<'_>) -> Result<Finished<Fault>, Fault> {
+        let can_sync = !whole.fsync || self.offers(ext::FSYNC).await?;
+        let fsync = whole.fsync && can_sync;
+        let done = self.sftp.finish(&file, &Whole { fsync, ..*whole }).await?;
+        let synced = match can_sync {
+            true => done.synced.map_err(Fault::from),
+            false => Err(Fault::new(FaultKind::Unsupported, "not offered")),
+        };
+        Ok(Finished {
+            written: done.written.map_err(Fault::from),
+            attributes: done.attributes.map_err(Fault::from),
+            synced,
+            size: done.size.map_err(Fault::from),
+            closed: done.closed.map_err(Fault::from),
+        })
     }
 
     async fn fstat(&self, file: &Handle) -> Result<Attrs, Fault> {

@@ -144,6 +144,32 @@ pub struct Digest {
     pub bytes: [u8; 32],
 }
 
+/// All that is to be written to a short file.
+#[derive(Clone, Copy, Debug)]
+pub struct Whole<'a> {
+    /// Its content: at most what one WRITE takes.
+    pub bytes: &'a [u8],
+    /// Attributes to set; empty sets none.
+    pub attrs: Attrs,
+    /// Whether to bring it to stable storage.
+    pub fsync: bool,
+}
+
+/// What became of the steps that end a short file; those that were not wanted succeed.
+#[derive(Clone, Debug)]
+pub struct Finished<E> {
+    /// Of the content.
+    pub written: Result<(), E>,
+    /// Of the attributes.
+    pub attributes: Result<(), E>,
+    /// Of bringing it to stable storage.
+    pub synced: Result<(), E>,
+    /// The attributes behind all that.
+    pub size: Result<Attrs, E>,
+    /// Of closing.
+    pub closed: Result<(), E>,
+}
+
 /// Called with the bytes that a move has brought to their place so far.
 pub type Moving<'a> = &'a dyn Fn(u64);
 
@@ -174,6 +200,13 @@ pub trait Side {
     async fn open(&self, path: &[u8], how: OpenHow) -> Result<Self::File, Fault>;
     /// Closes it. Errors count: some places report failed writes here.
     async fn close(&self, file: Self::File) -> Result<(), Fault>;
+    /// Closes a file through which nothing was written, without waiting for what comes of it.
+    async fn release(&self, file: Self::File);
+    /// Bytes of a file that [`Side::finish`] takes; `None` where it would save nothing, or the
+    /// order of requests is not certain.
+    fn finish_bytes_max(&self) -> Option<usize>;
+    /// Writes all of a new file, gives it its attributes, asks for its size and closes it.
+    async fn finish(&self, file: Self::File, whole: &Whole<'_>) -> Result<Finished<Fault>, Fault>;
     /// Attributes of an open file.
     async fn fstat(&self, file: &Self::File) -> Result<Attrs, Fault>;
     /// Sets the attributes that are there. A size shortens or lengthens the file.

@@ -704,6 +704,15 @@ impl Side for Hostile {
     async fn close(&self, file: Self::File) -> Result<(), Fault> {
         self.0.close(file).await
     }
+    async fn release(&self, file: Self::File) {
+        self.0.release(file).await;
+    }
+    fn finish_bytes_max(&self) -> Option<usize> {
+        self.0.finish_bytes_max()
+    }
+    async fn finish(&self, file: Self::File, whole: &Whole<'_>) -> Result<Finished<Fault>, Fault> {
+        self.0.finish(file, whole).await
+    }
     async fn fstat(&self, file: &Self::File) -> Result<fullbore_sftp::proto::Attrs, Fault> {
         self.0.fstat(file).await
     }

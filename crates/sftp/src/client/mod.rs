@@ -239,8 +239,14 @@ impl Client {
     /// Whether a request of ordinary size would be taken now.
     #[must_use]
     pub fn has_room(&self) -> bool {
+        self.has_room_for(1)
+    }
+
+    /// Whether so many requests of ordinary size would be taken now.
+    #[must_use]
+    pub fn has_room_for(&self, count: usize) -> bool {
         let queued = self.queue.len().max(self.held.len());
-        self.error.is_none() && self.table.room() > 0 && queued < QUEUE_BYTES_MAX / 2
+        self.error.is_none() && self.table.room() >= count && queued < QUEUE_BYTES_MAX / 2
     }
 
     /// Queues a request of the caller. It is sent by the next [`Client::poll_transmit`]s, in order
