@@ -74,11 +74,18 @@ type Pairing = (&'static str, &'static str);
 /// Up, down, and from one server to another.
 const PAIRINGS: [Pairing; 4] = [("", "h:"), ("h:", ""), ("g:", "h:"), ("", "")];
 
+/// The same, and up to a server that takes short files in one flight.
+fn pairings() -> impl Iterator<Item = (&'static str, &'static str, Option<usize>)> {
+    let plain = PAIRINGS.into_iter().map(|(from, to)| (from, to, None));
+    plain.chain([("", "h:", Some(32_768))])
+}
+
 #[tokio::test(flavor = "current_thread")]
 async fn a_file_arrives_in_every_direction_at_every_size() {
-    for (from, to) in PAIRINGS {
+    for (from, to, finish) in pairings() {
         for size in [0, 1, 9_999, 10_000, 100_001, 17 << 20] {
-            let (source, target) = (MemorySide::new(from), MemorySide::new(to));
+            let (source, mut target) = (MemorySide::new(from), MemorySide::new(to));
+            target.finish_bytes_max = finish;
             source.put_file(b"/f", &bytes(1, size));
             let log = Log::default();
             let summary = run(&source, &[b"/f"], &target, b"/g", Options::default(), &log)
@@ -95,11 +102,12 @@ async fn a_file_arrives_in_every_direction_at_every_size() {
 
 #[tokio::test(flavor = "current_thread")]
 async fn whatever_fails_the_target_is_the_old_or_the_new_file() {
-    for (from, to) in PAIRINGS {
+    for (from, to, finish) in pairings() {
         for kind in [FaultKind::Failure, FaultKind::Denied, FaultKind::Lost] {
             for on_target in [false, true] {
                 for at in 0.. {
-                    let (source, target) = (MemorySide::new(from), MemorySide::new(to));
+                    let (source, mut target) = (MemorySide::new(from), MemorySide::new(to));
+                    target.finish_bytes_max = finish;
                     source.put_file(b"/f", &bytes(1, 25_000));
                     target.put_file(b"/g", b"old");
                     let faulty = if on_target { &target } else { &source };
@@ -325,16 +333,71 @@ async fn sizes_are_hints() {
 
 #[tokio::test(flavor = "current_thread")]
 async fn a_target_whose_size_is_wrong_never_gets_the_name() {
-    let (source, target) = (MemorySide::new(""), MemorySide::new("h:"));
-    source.put_file(b"/f", &bytes(1, 30_000));
-    target.false_size.set(Some(29_999));
+    for finish in [None, Some(32_768)] {
+        let (source, mut target) = (MemorySide::new(""), MemorySide::new("h:"));
+        target.finish_bytes_max = finish;
+        source.put_file(b"/f", &bytes(1, 30_000));
+        target.false_size.set(Some(29_999));
+        let log = Log::default();
+        let summary = run(&source, &[b"/f"], &target, b"/g", Options::default(), &log)
+            .await
+            .expect("fine");
+        assert_eq!(summary.failed, 1);
+        assert!(log.has("29999 bytes where 30000 were sent"));
+        assert_eq!(target.paths().len(), 1);
+    }
+}
+
+/// What an upload of one short file asks of the target, in order. A line is a flight; `lstat` goes
+/// while the source is opened.
+#[tokio::test(flavor = "current_thread")]
+async fn short_files_cost_four_flights_and_less_in_new_folders() {
+    let (source, mut target) = (MemorySide::new(""), MemorySide::new("h:"));
+    target.finish_bytes_max = Some(32_768);
+    source.put_item(b"/d", Object::Folder);
+    source.put_file(b"/d/f", b"short");
+    source.put_file(b"/grown", b"longer than is said");
     let log = Log::default();
-    let summary = run(&source, &[b"/f"], &target, b"/g", Options::default(), &log)
-        .await
-        .expect("fine");
-    assert_eq!(summary.failed, 1);
-    assert!(log.has("29999 bytes where 30000 were sent"));
-    assert_eq!(target.paths().len(), 1);
+    let calls = |target: &MemorySide| {
+        let mut calls = target.log.take();
+        // A write is told block by block.
+        calls.dedup();
+        calls
+    };
+    let options = Options {
+        preserve: true,
+        ..recursive()
+    };
+    let done = run(&source, &[b"/d/f"], &target, b"/g", options.clone(), &log).await;
+    assert!(done.expect("fine").is_success());
+    let one_flight = ["write", "fsetstat", "fstat", "close"];
+    let begin = ["stat", "lstat", "open"];
+    assert_eq!(
+        calls(&target),
+        [&begin[..], &one_flight, &["replace"]].concat()
+    );
+    let done = run(&source, &[b"/d"], &target, b"/new", options, &log).await;
+    assert!(done.expect("fine").is_success());
+    let begin = ["stat", "mkdir", "open"];
+    let end = ["replace", "setstat"];
+    assert_eq!(calls(&target), [&begin[..], &one_flight, &end].concat());
+    // One that has grown meanwhile takes the long way, whole.
+    source.false_size.set(Some(6));
+    let done = run(
+        &source,
+        &[b"/grown"],
+        &target,
+        b"/grown",
+        Options::default(),
+        &log,
+    )
+    .await;
+    assert_eq!(done.expect("fine").warnings, 1);
+    assert!(log.has("grew from 6 to 19"));
+    assert_eq!(
+        target.file(b"/grown").as_deref(),
+        Some(&b"longer than is said"[..])
+    );
 }
 
 #[tokio::test(flavor = "current_thread")]
