@@ -1,9 +1,10 @@
 //! Byte buffers of the data path: flat memory, two indices, bounded, never grown by copying what
 //! is queued more than a constant number of times.
 
+use std::fmt;
+
 /// Receive buffer: the driver reads the socket into [`RxBuf::space`], the engine opens packets in
 /// place and consumes from the front. Capacity changes only by `grow`.
-#[derive(Debug)]
 pub struct RxBuf {
     data: Box<[u8]>,
     start: usize,
@@ -93,7 +94,6 @@ impl RxBuf {
 
 /// Transmit buffer: packets are laid out and sealed at the tail, the socket drains the front.
 /// Capacity changes only by `grow`.
-#[derive(Debug)]
 pub struct TxBuf {
     data: Box<[u8]>,
     start: usize,
@@ -188,7 +188,6 @@ fn move_to_front(data: &mut Box<[u8]>, held: std::ops::Range<usize>, capacity: u
 ///
 /// Appending and consuming cost amortised O(1) per byte whatever is queued: growth doubles, and
 /// the front is reclaimed only when at least half of the memory in use is dead.
-#[derive(Debug)]
 pub struct ByteQueue {
     data: Vec<u8>,
     start: usize,
@@ -285,6 +284,31 @@ impl ByteQueue {
             self.data.truncate(len);
             self.start = 0;
         }
+    }
+}
+
+/// How much is held, never what: passwords and keys pass through these buffers.
+fn fmt_len(f: &mut fmt::Formatter<'_>, name: &str, len: usize) -> fmt::Result {
+    f.debug_struct(name)
+        .field("len", &len)
+        .finish_non_exhaustive()
+}
+
+impl fmt::Debug for RxBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt_len(f, "RxBuf", self.len())
+    }
+}
+
+impl fmt::Debug for TxBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt_len(f, "TxBuf", self.pending().len())
+    }
+}
+
+impl fmt::Debug for ByteQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt_len(f, "ByteQueue", self.len())
     }
 }
 

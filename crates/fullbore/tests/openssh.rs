@@ -151,8 +151,8 @@ fn a_server_without_sftp_is_told_apart() {
     };
     run(async {
         let host = host(&sshd.folder, sshd.port, &[]);
-        let error = connect(&host, &context(&Script::default())).await;
-        let text = error.unwrap_err().to_string();
+        let sftp = connect(&host, &context(&Script::default())).await.unwrap();
+        let text = sftp.stat(b".").await.unwrap_err().to_string();
         assert!(text.contains("sftp"), "{text}");
     });
 }
@@ -164,8 +164,8 @@ fn an_sftp_server_that_dies_is_told_apart_from_its_connection() {
     };
     run(async {
         let host = host(&sshd.folder, sshd.port, &[]);
-        let error = connect(&host, &context(&Script::default())).await;
-        let text = error.unwrap_err().to_string();
+        let sftp = connect(&host, &context(&Script::default())).await.unwrap();
+        let text = sftp.stat(b".").await.unwrap_err().to_string();
         assert!(text.contains("status 4"), "{text}");
         // The connection lives on, but nothing can be asked on this session.
         assert!(text.contains("SFTP server ended"), "{text}");

@@ -528,7 +528,7 @@ fn long_calls_go_elsewhere_and_cached_reads_do_not() {
 }
 
 #[test]
-fn without_a_taker_calls_are_made_in_line() {
+fn without_a_taker_long_calls_are_refused_and_others_made_in_line() {
     let scratch = Scratch::new();
     scratch.write("root/f", b"x");
     let (sender, jobs) = mpsc::channel();
@@ -541,7 +541,15 @@ fn without_a_taker_calls_are_made_in_line() {
     };
     let mut peer = Peer::new(FileStore::new(options).expect("a store"));
     let handle = peer.open(b"f", OpenFlags::READ).data();
-    assert_eq!(peer.ask(Request::Fsync { handle: &handle }).code(), 0);
+    assert_eq!(peer.ask(Request::Fsync { handle: &handle }).code(), 4);
+    let (offset, len) = (0, 1);
+    let handle = &handle;
+    let read = Request::Read {
+        handle,
+        offset,
+        len,
+    };
+    assert_eq!(peer.ask(read).data(), b"x");
 }
 
 #[test]
