@@ -199,7 +199,7 @@ fn one_source_cannot_take_all_places() {
 #[test]
 fn a_server_that_is_not_there_is_named_with_the_reason() {
     let folder = support::Folder::new("nobody");
-    let port = support::free_port();
+    let port = fullbore_testkit::free_port();
     make_key(&folder, "user");
     run(async {
         let host = host(&folder, port, &[]);

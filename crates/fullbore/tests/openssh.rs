@@ -10,14 +10,15 @@ use std::process::{Command, Stdio};
 
 use fullbore::client::{Context, connect, connect_with};
 use fullbore::config::ssh_config::ConfigFile;
+use fullbore_testkit::free_port;
 use support::{
-    Folder, OurServer, SIZES, Script, Sshd, bytes, context, free_port, host, make_key, round_trip,
-    run,
+    Folder, OurServer, SIZES, Script, bytes, context, host, make_key, round_trip, run, start_sshd,
+    start_sshd_with,
 };
 
 #[test]
 fn files_of_all_sizes_come_back_as_they_went() {
-    let Some(sshd) = Sshd::start("") else { return };
+    let Some(sshd) = start_sshd() else { return };
     run(async {
         let script = Script::default();
         let host = host(&sshd.folder, sshd.port, &[]);
@@ -55,8 +56,8 @@ fn let_in(folder: &Folder, other: &Folder) {
 
 #[test]
 fn a_chain_of_jumps_leads_to_the_host() {
-    let Some(first) = Sshd::start("") else { return };
-    let second = Sshd::start("").unwrap();
+    let Some(first) = start_sshd() else { return };
+    let second = start_sshd().unwrap();
     let last = OurServer::start(|_| {});
     let_in(&first.folder, &second.folder);
     let_in(&first.folder, &last.folder);
@@ -80,7 +81,7 @@ fn a_chain_of_jumps_leads_to_the_host() {
 
 #[test]
 fn a_jump_that_cannot_go_on_says_so() {
-    let Some(first) = Sshd::start("") else { return };
+    let Some(first) = start_sshd() else { return };
     let port = free_port();
     run(async {
         let jumps = format!("ProxyJump=127.0.0.1:{}", first.port);
@@ -97,7 +98,7 @@ fn a_jump_that_cannot_go_on_says_so() {
 
 #[test]
 fn a_proxy_command_carries_a_connection() {
-    let Some(first) = Sshd::start("") else { return };
+    let Some(first) = start_sshd() else { return };
     let last = OurServer::start(|_| {});
     let_in(&first.folder, &last.folder);
     run(async {
@@ -128,7 +129,7 @@ fn a_proxy_command_that_fails_ends_the_attempt() {
 
 #[test]
 fn commands_run_beside_the_session() {
-    let Some(sshd) = Sshd::start("") else { return };
+    let Some(sshd) = start_sshd() else { return };
     run(async {
         let host = host(&sshd.folder, sshd.port, &[]);
         let sftp = connect(&host, &context(&Script::default())).await.unwrap();
@@ -146,7 +147,7 @@ fn commands_run_beside_the_session() {
 
 #[test]
 fn a_server_without_sftp_is_told_apart() {
-    let Some(sshd) = Sshd::start_with("Subsystem other internal-sftp") else {
+    let Some(sshd) = start_sshd_with("Subsystem other internal-sftp") else {
         return;
     };
     run(async {
@@ -159,7 +160,7 @@ fn a_server_without_sftp_is_told_apart() {
 
 #[test]
 fn an_sftp_server_that_dies_is_told_apart_from_its_connection() {
-    let Some(sshd) = Sshd::start_with("Subsystem sftp exit 4") else {
+    let Some(sshd) = start_sshd_with("Subsystem sftp exit 4") else {
         return;
     };
     run(async {
@@ -184,7 +185,7 @@ fn a_stopped_sftp_server_behind_a_living_sshd_is_noticed_and_named() {
     let folder = Folder::new("stopped");
     let pid = folder.file("pid");
     let line = format!("Subsystem sftp echo $$ > {}; exec {server}", pid.display());
-    let Some(sshd) = Sshd::start_with(&line) else {
+    let Some(sshd) = start_sshd_with(&line) else {
         return;
     };
     run(async {
@@ -210,7 +211,7 @@ fn a_stopped_sftp_server_behind_a_living_sshd_is_noticed_and_named() {
 
 #[test]
 fn an_encrypted_key_asks_for_its_passphrase() {
-    let Some(sshd) = Sshd::start("") else { return };
+    let Some(sshd) = start_sshd() else { return };
     let encrypted = Command::new("ssh-keygen")
         .args(["-q", "-p", "-N", "open sesame", "-f"])
         .arg(sshd.folder.file("user"))
@@ -228,7 +229,7 @@ fn an_encrypted_key_asks_for_its_passphrase() {
 
 #[test]
 fn an_agent_signs() {
-    let Some(sshd) = Sshd::start("") else { return };
+    let Some(sshd) = start_sshd() else { return };
     let socket = sshd.folder.file("agent");
     let mut agent = Command::new("ssh-agent")
         .args(["-D", "-a"])

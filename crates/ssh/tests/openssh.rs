@@ -16,14 +16,13 @@ use fullbore_ssh::kex::Method;
 use fullbore_ssh::key::PrivateKey;
 use fullbore_ssh::packet::Compression;
 use fullbore_ssh::{Connection, Event};
+use fullbore_testkit::{Folder, Sshd};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-
-const SSHD: &str = "/usr/sbin/sshd";
 
 /// Moves bytes between a socket and a node until `done` or the peer is gone.
 fn drive<A: App>(
@@ -82,101 +81,23 @@ fn is_again(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-/// A folder that is removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("fullbore-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
-        use std::os::unix::fs::PermissionsExt;
-        let path = self.0.join(name);
-        std::fs::write(&path, bytes).unwrap();
-        let mode = std::fs::Permissions::from_mode(0o600);
-        std::fs::set_permissions(&path, mode).unwrap();
-        path
-    }
-
-    fn key(&self, name: &str, key: &PrivateKey) -> PathBuf {
-        self.write(name, key.to_openssh("test").unwrap().expose())
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What is left behind is in the machine's temporary folder.
-        let _left = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-struct Sshd {
-    child: Child,
-    port: u16,
-    _folder: Folder,
-}
-
-impl Drop for Sshd {
-    fn drop(&mut self) {
-        // It may be gone already.
-        let _gone = self.child.kill();
-        let _gone = self.child.wait();
-    }
+fn write_key(folder: &Folder, name: &str, key: &PrivateKey) -> PathBuf {
+    folder.write(name, key.to_openssh("test").unwrap().expose())
 }
 
 /// A stock server of this machine that lets key 2 in; `None` where there is none.
 fn sshd(name: &str, extra: &str) -> Option<Sshd> {
-    if !Path::new(SSHD).exists() {
-        println!("no {SSHD}: not tested");
-        return None;
-    }
     let folder = Folder::new(name);
-    let host = folder.key("host", &private_key(1));
+    write_key(&folder, "host", &private_key(1));
     let line = private_key(2).public_key().to_line("test");
-    let keys = folder.write("keys", line.as_bytes());
-    let port = {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap().port()
-    };
-    let config = format!(
-        "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\n\
-         StrictModes no\nUsePAM no\nPermitRootLogin yes\nSubsystem sftp internal-sftp\n\
-         MaxStartups 100\nLogLevel VERBOSE\n{extra}\n",
-        host.display(),
-        keys.display()
-    );
-    let config = folder.write("config", config.as_bytes());
-    let log = std::fs::File::create(folder.0.join("log")).unwrap();
-    // Its privilege separation needs the folder; another run may have made it.
-    let _there = std::fs::create_dir_all("/run/sshd");
-    let child = Command::new(SSHD)
-        .args(["-D", "-e", "-f"])
-        .arg(config)
-        .stderr(log)
-        .spawn()
-        .unwrap();
-    Some(Sshd {
-        child,
-        port,
-        _folder: folder,
-    })
+    folder.write("authorized_keys", line.as_bytes());
+    Sshd::start(folder, &format!("Subsystem sftp internal-sftp\n{extra}"))
 }
 
 fn connect(port: u16) -> TcpStream {
-    let start = std::time::Instant::now();
-    loop {
-        match TcpStream::connect(("127.0.0.1", port)) {
-            Ok(stream) => {
-                stream.set_nodelay(true).unwrap();
-                return stream;
-            }
-            Err(error) => assert!(start.elapsed() < Duration::from_secs(20), "{error}"),
-        }
-        std::thread::yield_now();
-    }
+    let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
 }
 
 fn user() -> Vec<u8> {
@@ -342,7 +263,7 @@ fn ssh_through_us(
     change: impl FnOnce(&mut fullbore_ssh::config::ServerConfig),
 ) -> usize {
     let folder = Folder::new(name);
-    let identity = folder.key("id", &private_key(2));
+    let identity = write_key(&folder, "id", &private_key(2));
     let mut bytes = vec![0; 5_000_000];
     fullbore_base::Rng::seeded(3).fill(&mut bytes);
     let file = folder.write("file", &bytes);

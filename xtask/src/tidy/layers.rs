@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["fullbore-base", "fullbore-ssh", "fullbore-sftp"],
     ),
     ("cli", &["fullbore"]),
+    ("testkit", &[]),
 ];
 
 /// Crates that an engine never depends on: clocks, sockets, files, threads, OS randomness.

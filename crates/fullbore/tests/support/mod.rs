@@ -6,13 +6,8 @@
 use std::cell::RefCell;
 use std::fs::{self, File};
 use std::future::Future;
-use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use fullbore::client::{Asker, Context, Sftp};
@@ -25,6 +20,7 @@ use fullbore::server::serve::log::{Log, LogSink};
 use fullbore::server::serve::{ServeOptions, Server, host_key};
 use fullbore::transfer::Span;
 use fullbore_sftp::proto::{Attrs, OpenFlags};
+pub use fullbore_testkit::{Folder, Sshd};
 
 pub const WHOLE: Span = Span {
     offset: 0,
@@ -32,101 +28,28 @@ pub const WHOLE: Span = Span {
     end_max: None,
 };
 
-/// A folder for one test, removed at its end.
-pub struct Folder(pub PathBuf);
-
-static COUNT: AtomicU32 = AtomicU32::new(0);
-
-impl Folder {
-    pub fn new(name: &str) -> Self {
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("fullbore-{name}-{}-{count}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
-    pub fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    pub fn write(&self, name: &str, content: &[u8]) -> PathBuf {
-        let path = self.file(name);
-        fs::write(&path, content).unwrap();
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Makes a key pair `NAME` and `NAME.pub` in `folder`; returns the public line.
 pub fn make_key(folder: &Folder, name: &str) -> String {
     let key = host_key::make(&mut SystemRandom::new()).unwrap();
-    let path = folder.write(name, key.to_openssh("test").unwrap().expose());
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    folder.write(name, key.to_openssh("test").unwrap().expose());
     let line = key.public_key().to_line("test");
     folder.write(&format!("{name}.pub"), line.as_bytes());
     line
 }
 
-/// The `sshd` of this machine, if it has one.
-pub fn sshd_path() -> Option<&'static Path> {
-    ["/usr/sbin/sshd", "/usr/local/sbin/sshd"]
-        .into_iter()
-        .map(Path::new)
-        .find(|path| path.exists())
+/// A real sshd with its own SFTP server that lets the key `user` of its folder in. `None` where
+/// none is installed.
+pub fn start_sshd() -> Option<Sshd> {
+    start_sshd_with("Subsystem sftp internal-sftp")
 }
 
-/// A real sshd on a loopback port that lets the key `user` of its folder in.
-pub struct Sshd {
-    pub folder: Folder,
-    pub port: u16,
-    child: Child,
-}
-
-impl Sshd {
-    /// With its own SFTP server. `None` where no sshd is installed.
-    pub fn start(extra: &str) -> Option<Self> {
-        Self::start_with(&format!("Subsystem sftp internal-sftp\n{extra}"))
-    }
-
-    /// `None` where no sshd is installed.
-    pub fn start_with(extra: &str) -> Option<Self> {
-        let path = sshd_path()?;
-        let folder = Folder::new("sshd");
-        make_key(&folder, "host");
-        let user = make_key(&folder, "user");
-        folder.write("authorized_keys", format!("{user}\n").as_bytes());
-        // The privilege separation folder that packages make at their start.
-        let _ = fs::create_dir_all("/run/sshd");
-        let port = free_port();
-        let dir = folder.0.display();
-        let config = format!(
-            "Port {port}\nListenAddress 127.0.0.1\nHostKey {dir}/host\nPidFile none\n\
-             AuthorizedKeysFile {dir}/authorized_keys\nStrictModes no\nUsePAM no\n\
-             PasswordAuthentication no\nKbdInteractiveAuthentication no\n\
-             LogLevel VERBOSE\n{extra}\n"
-        );
-        let config = folder.write("sshd_config", config.as_bytes());
-        let mut child = Command::new(path)
-            .args(["-D", "-e", "-f"])
-            .arg(&config)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        wait_for_line(&mut child, "Server listening on");
-        Some(Self {
-            folder,
-            port,
-            child,
-        })
-    }
+/// The same with other lines in its configuration.
+pub fn start_sshd_with(extra: &str) -> Option<Sshd> {
+    let folder = Folder::new("sshd");
+    make_key(&folder, "host");
+    let user = make_key(&folder, "user");
+    folder.write("authorized_keys", format!("{user}\n").as_bytes());
+    Sshd::start(folder, extra)
 }
 
 impl Drop for OurServer {
@@ -135,32 +58,6 @@ impl Drop for OurServer {
             eprintln!("{}", self.log.0.lock().unwrap().join("\n"));
         }
     }
-}
-
-impl Drop for Sshd {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Waits until the program has said it is there; its further output is thrown away.
-fn wait_for_line(child: &mut Child, text: &str) {
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    for line in lines.by_ref() {
-        let line = line.unwrap();
-        if line.contains(text) {
-            std::thread::spawn(move || lines.for_each(drop));
-            return;
-        }
-        eprintln!("{line}");
-    }
-    panic!("the program ended before it said {text:?}");
-}
-
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 /// Answers questions from a list, and keeps what was shown and asked.

@@ -1,0 +1,10 @@
+//! What tests of several crates share: folders that go away, programs of this machine to talk to.
+//!
+//! Only ever a dev-dependency. Everything here panics where it cannot do its work: the test fails.
+//! Does not own simulated networks and peers (`fullbore-sim`).
+
+mod folder;
+mod openssh;
+
+pub use folder::Folder;
+pub use openssh::{Sshd, free_port, ssh_keygen, sshd_path, wait_for_line};
