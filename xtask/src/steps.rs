@@ -21,9 +21,9 @@ impl Counts {
     /// passed; 0 failed; ...`, nextest's `Summary ... 3 tests run: 3 passed, 1 skipped`, or a plain
     /// `3 passed, 0 failed`).
     fn add_line(&mut self, line: &str) {
-        let line = line.trim();
+        // nextest shows the output of failed tests, their own closing lines with it, indented.
         let is_closing = line.starts_with("test result:")
-            || line.starts_with("Summary [")
+            || line.trim_start().starts_with("Summary [")
             || is_plain_closing(line);
         if !is_closing {
             return;
@@ -170,6 +170,7 @@ mod tests {
                 "test result: ok. 17 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out",
                 "     Summary [   0.104s] 6 tests run: 6 passed, 3 skipped",
                 "40 passed, 2 failed",
+                "    test result: FAILED. 0 passed; 1 failed; 0 ignored",
                 "I saw 5 passed, 5 failed",
             ]),
             (63, 3, 5)
