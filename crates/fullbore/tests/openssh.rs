@@ -191,7 +191,8 @@ fn a_stopped_sftp_server_behind_a_living_sshd_is_noticed_and_named() {
     run(async {
         let host = host(&sshd.folder, sshd.port, &[]);
         let config = fullbore_sftp::client::Config {
-            reply_timeout: std::time::Duration::from_millis(300),
+            // The session's programs start within it, on a busy machine too.
+            reply_timeout: std::time::Duration::from_secs(3),
             ..Default::default()
         };
         let context = context(&Script::default());
