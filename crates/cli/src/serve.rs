@@ -214,6 +214,7 @@ fn password_hash(file: &Path) -> Result<PasswordHash, String> {
 mod tests {
     use super::*;
     use crate::args::{self, Task};
+    use fullbore_testkit::Folder;
 
     fn parsed(arguments: &[&str]) -> Result<ServeOptions, String> {
         let words = ["fullbore", "serve"].iter().chain(arguments);
@@ -224,26 +225,12 @@ mod tests {
         }
     }
 
-    /// A settings file that is gone when the test is.
-    struct File(PathBuf);
-
-    impl File {
-        fn new(name: &str, text: &str) -> File {
-            let path =
-                std::env::temp_dir().join(format!("fullbore-serve-{name}-{}", std::process::id()));
-            std::fs::write(&path, text).expect("a file for the test");
-            File(path)
-        }
-
-        fn path(&self) -> &str {
-            self.0.to_str().expect("the name is ASCII")
-        }
-    }
-
-    impl Drop for File {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_file(&self.0);
-        }
+    /// A settings file, which goes with its folder.
+    fn settings(text: &str) -> (Folder, String) {
+        let folder = Folder::new("settings");
+        folder.write("file", text.as_bytes());
+        let path = folder.at("file");
+        (folder, path)
     }
 
     #[test]
@@ -308,10 +295,10 @@ mod tests {
     #[test]
     fn a_flag_stands_in_place_of_the_files() {
         let text = "listen = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\nroot = \"/file\"\nread-only = true\nlogin-grace = 9\nuser = 'f'\n";
-        let file = File::new("both", text);
+        let (_folder, file) = settings(text);
         let options = parsed(&[
             "--config",
-            file.path(),
+            &file,
             "--root",
             "/flag",
             "--listen",
@@ -322,8 +309,8 @@ mod tests {
         assert_eq!(options.listen.len(), 1);
         assert_eq!(options.login_grace, Duration::from_secs(9));
         assert!(options.read_only);
-        let file = File::new("off", "read-only = false\n");
-        assert!(!parsed(&["--config", file.path()]).expect("valid").read_only);
+        let (_folder, file) = settings("read-only = false\n");
+        assert!(!parsed(&["--config", &file]).expect("valid").read_only);
     }
 
     #[test]
@@ -340,21 +327,18 @@ mod tests {
         ] {
             assert!(parsed(arguments).is_err(), "{arguments:?}");
         }
-        for (index, text) in [
+        for text in [
             "frob = 1",
             "read-only = \"yes\"",
             "root = true",
             "root = [\"a\"]",
             "root",
-        ]
-        .iter()
-        .enumerate()
-        {
-            let file = File::new(&format!("bad{index}"), text);
-            let error = parsed(&["--config", file.path()]).expect_err(text);
+        ] {
+            let (_folder, file) = settings(text);
+            let error = parsed(&["--config", &file]).expect_err(text);
             assert!(error.contains("line 1"), "{error}");
         }
-        let file = File::new("hash", "plain text password\n");
-        assert!(parsed(&["--password-hash", file.path()]).is_err());
+        let (_folder, file) = settings("plain text password\n");
+        assert!(parsed(&["--password-hash", &file]).is_err());
     }
 }

@@ -2,32 +2,23 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::TcpListener;
-use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
+use fullbore_testkit::{Folder, ssh_keygen};
+
 /// A folder with a key, a folder to serve, and nothing of the user's own.
-struct Place(PathBuf);
+struct Place(Folder);
 
 impl Place {
     fn new(name: &str) -> Place {
-        let path =
-            std::env::temp_dir().join(format!("fullbore-serve-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(path.join("root")).expect("a folder for the test");
-        let place = Place(path);
-        let made = Command::new("ssh-keygen")
-            .args(["-q", "-t", "ed25519", "-N", "", "-f", &place.at("key")])
-            .status()
-            .expect("this test needs a key: install ssh-keygen");
-        assert!(made.success());
+        let place = Place(Folder::new(name));
+        std::fs::create_dir(place.at("root")).expect("a folder to serve");
+        ssh_keygen(&["-q", "-t", "ed25519", "-N", "", "-f", &place.at("key")]);
         place
     }
 
     fn at(&self, name: &str) -> String {
-        self.0
-            .join(name)
-            .to_str()
-            .expect("the name is ASCII")
-            .to_owned()
+        self.0.at(name)
     }
 
     fn serve(&self, arguments: &[&str]) -> Server {
@@ -80,12 +71,6 @@ impl Place {
             .args(arguments)
             .output()
             .expect("the program runs")
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+
+use fullbore_testkit::Folder;
 
 fn fullbore(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_fullbore"))
@@ -15,30 +16,6 @@ fn fullbore(arguments: &[&str]) -> Output {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// A folder that is gone when the test is.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("fullbore-cli-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder for the test");
-        Folder(path)
-    }
-
-    fn at(&self, name: &str) -> String {
-        let path = self.0.join(name);
-        path.to_str()
-            .expect("the folder's name is ASCII")
-            .to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 #[test]

@@ -25,6 +25,7 @@ use fullbore_ssh::key::{Algorithm, PrivateKey};
 use fullbore_ssh::provider::{AwsLc, SecureRandom};
 use fullbore_ssh::transport::HostKeyVerified;
 use fullbore_ssh::{ChannelId, Connection, Event as SshEvent};
+use fullbore_testkit::Folder;
 
 const MIB: u64 = 1 << 20;
 /// No simulated run here takes longer.
@@ -61,23 +62,6 @@ impl HostKey for TestKey {
 
     fn sign(&self, _algorithm: &str, data: &[u8]) -> Option<Vec<u8>> {
         self.0.sign(Algorithm::Ed25519, data).ok()
-    }
-}
-
-/// A folder that goes away with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("fullbore-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -45,7 +45,7 @@ impl Folder {
     /// # Panics
     /// When the folder for temporary files has a name that is not UTF-8.
     #[must_use]
-    pub fn text(&self, name: &str) -> String {
+    pub fn at(&self, name: &str) -> String {
         let path = self.file(name).into_os_string();
         path.into_string().expect("the name is text")
     }

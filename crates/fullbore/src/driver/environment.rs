@@ -246,29 +246,11 @@ fn canonical_name(name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new() -> Folder {
-            let mut random = [0; 8];
-            Machine.fill_random(&mut random);
-            let name = format!("fullbore-machine-{:x}", u64::from_ne_bytes(random));
-            let path = std::env::temp_dir().join(name);
-            fs::create_dir(&path).expect("a folder for the test");
-            Folder(path)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
+    use fullbore_testkit::Folder;
 
     #[test]
     fn a_replaced_file_is_private_and_leaves_nothing_beside() {
-        let folder = Folder::new();
+        let folder = Folder::new("machine");
         let file = folder.0.join("new/known_hosts");
         Machine.replace_file(&file, b"one").expect("made");
         Machine.replace_file(&file, b"two").expect("replaced");
@@ -282,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_link_to_the_file_stays() {
-        let folder = Folder::new();
+        let folder = Folder::new("machine");
         let (real, link) = (folder.0.join("real"), folder.0.join("link"));
         fs::write(&real, "old").expect("made");
         std::os::unix::fs::symlink(&real, &link).expect("linked");
@@ -294,7 +276,7 @@ mod tests {
     #[test]
     fn a_device_stays_a_device() {
         use std::os::unix::fs::FileTypeExt;
-        let folder = Folder::new();
+        let folder = Folder::new("machine");
         let link = folder.0.join("known_hosts");
         std::os::unix::fs::symlink("/dev/null", &link).expect("linked");
         Machine.replace_file(&link, b"line").expect("swallowed");

@@ -318,27 +318,11 @@ impl Side for LocalSide {
 mod tests {
     use super::*;
     use crate::transfer::{Options, Run, Silent};
+    use fullbore_testkit::Folder;
 
-    /// A folder of its own, removed at the end.
-    struct Scratch(Vec<u8>);
-
-    impl Scratch {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("fullbore-{name}-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&path);
-            fs::create_dir(&path).expect("the temporary folder can be written");
-            Self(path.into_os_string().into_vec())
-        }
-
-        fn at(&self, name: &[u8]) -> Vec<u8> {
-            [self.0.as_slice(), b"/", name].concat()
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(as_path(&self.0));
-        }
+    /// The name of what is in the folder.
+    fn at(folder: &Folder, name: &[u8]) -> Vec<u8> {
+        [folder.path().as_os_str().as_bytes(), b"/", name].concat()
     }
 
     async fn copy(source: &[u8], target: &[u8], options: Options) -> bool {
@@ -351,10 +335,10 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn a_tree_is_copied_with_mode_times_and_any_name() {
-        let scratch = Scratch::new("tree");
+        let folder = Folder::new("tree");
         let name = b"d/\xff\xfe\n -x*";
-        fs::create_dir_all(as_path(&scratch.at(b"s/d"))).expect("made");
-        let file = scratch.at(&[b"s/", name.as_slice()].concat());
+        fs::create_dir_all(as_path(&at(&folder, b"s/d"))).expect("made");
+        let file = at(&folder, &[b"s/", name.as_slice()].concat());
         fs::write(as_path(&file), b"content").expect("written");
         let attrs = Attrs {
             permissions: Some(0o604),
@@ -369,8 +353,8 @@ mod tests {
             fsync: true,
             ..Options::default()
         };
-        assert!(copy(&scratch.at(b"s"), &scratch.at(b"t"), options).await);
-        let copied = scratch.at(&[b"t/", name.as_slice()].concat());
+        assert!(copy(&at(&folder, b"s"), &at(&folder, b"t"), options).await);
+        let copied = at(&folder, &[b"t/", name.as_slice()].concat());
         assert_eq!(fs::read(as_path(&copied)).expect("there"), b"content");
         let metadata = fs::metadata(as_path(&copied)).expect("there");
         assert_eq!(
@@ -381,8 +365,8 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn files_whose_size_is_not_known_are_read_to_their_end() {
-        let scratch = Scratch::new("proc");
-        let target = scratch.at(b"version");
+        let folder = Folder::new("proc");
+        let target = at(&folder, b"version");
         assert!(copy(b"/proc/version", &target, Options::default()).await);
         let is = fs::read(as_path(&target)).expect("there");
         assert_eq!(is, fs::read("/proc/version").expect("there"));
@@ -391,8 +375,8 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn two_names_of_one_file_are_seen_to_be_one() {
-        let scratch = Scratch::new("same");
-        let (one, two) = (scratch.at(b"one"), scratch.at(b"two"));
+        let folder = Folder::new("same");
+        let (one, two) = (at(&folder, b"one"), at(&folder, b"two"));
         fs::write(as_path(&one), b"content").expect("written");
         fs::hard_link(as_path(&one), as_path(&two)).expect("linked");
         assert!(!copy(&one, &two, Options::default()).await);
@@ -401,8 +385,8 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn a_temporary_file_in_use_is_left_alone() {
-        let scratch = Scratch::new("lock");
-        let path = scratch.at(b"temp");
+        let folder = Folder::new("lock");
+        let path = at(&folder, b"temp");
         let first = LocalSide
             .open(&path, OpenHow::Create(0o600))
             .await
@@ -414,13 +398,18 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn a_missing_last_component_has_an_absolute_path() {
-        let scratch = Scratch::new("real");
-        let folder = LocalSide.realpath(&scratch.0).await.expect("there");
+        let scratch = Folder::new("real");
+        let folder = LocalSide.realpath(&at(&scratch, b"")).await.expect("there");
         let path = LocalSide
-            .realpath(&scratch.at(b"none"))
+            .realpath(&at(&scratch, b"none"))
             .await
             .expect("fine");
         assert_eq!(path, [folder.as_slice(), b"/none"].concat());
-        assert!(LocalSide.realpath(&scratch.at(b"none/none")).await.is_err());
+        assert!(
+            LocalSide
+                .realpath(&at(&scratch, b"none/none"))
+                .await
+                .is_err()
+        );
     }
 }

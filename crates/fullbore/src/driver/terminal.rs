@@ -209,9 +209,9 @@ mod tests {
 
     #[test]
     fn a_program_answers() {
-        let path = std::env::temp_dir().join(format!("fullbore-askpass-{}", std::process::id()));
+        let folder = fullbore_testkit::Folder::new("askpass");
         let answer = |script: &str| {
-            std::fs::write(&path, script).expect("made");
+            let path = folder.write("program", script.as_bytes());
             std::fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).expect("set");
             ask_program(&path.clone().into(), "Question?")
                 .expect("runs")
@@ -223,6 +223,5 @@ mod tests {
         );
         assert_eq!(answer("#!/bin/sh\necho secret; exit 1\n"), None);
         assert_eq!(answer("#!/bin/sh\n").as_deref(), Some(""));
-        let _ = std::fs::remove_file(&path);
     }
 }

@@ -1,4 +1,4 @@
-use std::process::Command;
+use fullbore_testkit::{Folder, ssh_keygen};
 
 use super::*;
 
@@ -142,19 +142,10 @@ fn malformed_lines_are_noted() {
     assert_eq!(keys.entries().len(), 1);
 }
 
-fn ssh_keygen(arguments: &[&str]) {
-    let output = Command::new("ssh-keygen")
-        .args(arguments)
-        .output()
-        .expect("this test uses OpenSSH's certificates: install ssh-keygen");
-    assert!(output.status.success(), "{output:?}");
-}
-
 #[test]
 fn certificates_need_their_authority_and_a_principal() {
-    let folder = std::env::temp_dir().join(format!("fullbore-user-cert-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder for the test");
-    let at = |name: &str| folder.join(name).to_str().expect("ASCII").to_owned();
+    let folder = Folder::new("user-cert");
+    let at = |name: &str| folder.at(name);
     for name in ["ca", "user"] {
         ssh_keygen(&["-q", "-t", "ed25519", "-N", "", "-f", &at(name)]);
     }
@@ -201,5 +192,4 @@ fn certificates_need_their_authority_and_a_principal() {
         verdict("cert-authority", &elsewhere),
         Err(Refusal::Certificate { .. })
     ));
-    let _ = std::fs::remove_dir_all(&folder);
 }

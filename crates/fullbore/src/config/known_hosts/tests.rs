@@ -1,5 +1,7 @@
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
+
+use fullbore_testkit::Folder;
 
 use super::*;
 use crate::config::fake::Fake;
@@ -160,23 +162,6 @@ fn known_types_go_first() {
     );
 }
 
-/// A folder that is gone when the test is.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("fullbore-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder for the test");
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 fn ssh_keygen(arguments: &[&str]) -> std::process::Output {
     Command::new("ssh-keygen")
         .args(arguments)
@@ -237,7 +222,7 @@ fn names_hashed_by_ssh_keygen_are_found() {
 #[test]
 fn certificates_need_an_authority_for_the_host() {
     let folder = Folder::new("host-cert");
-    let at = |name: &str| folder.0.join(name).to_str().expect("ASCII").to_owned();
+    let at = |name: &str| folder.at(name);
     for name in ["ca", "host"] {
         assert!(
             ssh_keygen(&["-q", "-t", "ed25519", "-N", "", "-f", &at(name)])

@@ -611,14 +611,9 @@ const COMPARED: &[&str] = &[
 
 #[test]
 fn openssh_reads_the_same() {
-    let folder = std::env::temp_dir().join(format!("fullbore-ssh-config-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder for the test");
-    let dir = folder.to_str().expect("the folder's name is ASCII");
-    let write = |name: &str, text: &str| {
-        let path = folder.join(name);
-        std::fs::write(&path, text.replace("{dir}", dir)).expect("a file for the test");
-        path
-    };
+    let folder = fullbore_testkit::Folder::new("ssh-config");
+    let dir = folder.path().to_str().expect("the folder's name is ASCII");
+    let write = |name: &str, text: &str| folder.write(name, text.replace("{dir}", dir).as_bytes());
     write("inc1", "Host a\n Port 77\n");
     write("inc2", "Match all\n HostKeyAlias inc2\n");
     write("loop", "Include {dir}/loop\n");
@@ -627,7 +622,7 @@ fn openssh_reads_the_same() {
     let mut failures = Vec::new();
     for (text, host) in COMPARED.iter().flat_map(|t| [(t, "a"), (t, "b")]) {
         // "Tag" came with OpenSSH 9.4.
-        if *text == "Tag x\n" && ssh_g(&folder.join("empty"), "h", &["Tag=x"]).is_none() {
+        if *text == "Tag x\n" && ssh_g(&folder.file("empty"), "h", &["Tag=x"]).is_none() {
             continue;
         }
         let file = write("config", text);
@@ -664,7 +659,6 @@ fn openssh_reads_the_same() {
             )),
         }
     }
-    let _ = std::fs::remove_dir_all(&folder);
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 

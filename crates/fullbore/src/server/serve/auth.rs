@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_changed_file_counts_at_the_next_login() {
-        let folder = crate::server::serve::tests::Folder::new("authorized");
+        let folder = fullbore_testkit::Folder::new("authorized");
         let path = folder.0.join("authorized_keys");
         let log = Log::new(Arc::new(NoLog));
         let mut policy = Policy::new(std::slice::from_ref(&path), None, None, log);
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn only_the_named_user_gets_in() {
-        let folder = crate::server::serve::tests::Folder::new("user");
+        let folder = fullbore_testkit::Folder::new("user");
         let path = folder.0.join("authorized_keys");
         let key = key();
         fs::write(&path, key.to_line("me")).expect("written");

@@ -141,7 +141,7 @@ fn bracketed(ip: IpAddr) -> String {
 mod tests {
     use super::*;
     use crate::server::serve::log::NoLog;
-    use crate::server::serve::tests::Folder;
+    use fullbore_testkit::Folder;
 
     fn greeting(change: impl FnOnce(&mut ServeOptions)) -> String {
         let folder = Folder::new("greeting");

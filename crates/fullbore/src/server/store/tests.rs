@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
 use fullbore_base::{ByteQueue, Rng};
@@ -12,44 +12,33 @@ use fullbore_sftp::proto::{
 };
 use fullbore_sftp::server::memory::MemoryStore;
 use fullbore_sftp::server::{Completion, Config, Server, Stop};
+use fullbore_testkit::Folder;
 
 use super::*;
 
-/// A folder that goes when the test ends.
-struct Scratch(PathBuf);
+/// A folder with a root to serve.
+struct Scratch(Folder);
 
 impl Scratch {
     fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!(
-            "fullbore-store-{}-{}",
-            std::process::id(),
-            COUNT.fetch_add(1, Ordering::Relaxed)
-        );
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(path.join("root")).expect("a scratch folder");
+        let folder = Folder::new("store");
+        std::fs::create_dir(folder.file("root")).expect("a root");
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(path.join("root"), mode).expect("a mode");
-        Self(path)
+        std::fs::set_permissions(folder.file("root"), mode).expect("a mode");
+        Self(folder)
     }
 
     fn root(&self) -> PathBuf {
-        self.0.join("root")
+        self.0.file("root")
     }
 
     fn write(&self, path: &str, bytes: &[u8]) {
-        std::fs::write(self.0.join(path), bytes).expect("a scratch file");
+        std::fs::write(self.0.file(path), bytes).expect("a scratch file");
     }
 
     fn confined(&self) -> FileStore {
         let root = self.root();
         FileStore::new(Options::new(RootPolicy::Confined { root })).expect("a store")
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -216,16 +205,16 @@ fn attempts(path: &[u8]) -> Vec<Request<'_>> {
 fn no_path_leads_out_of_a_confined_root() {
     let scratch = Scratch::new();
     scratch.write("secret", b"secret");
-    std::fs::create_dir(scratch.0.join("outside")).expect("a folder");
+    std::fs::create_dir(scratch.0.file("outside")).expect("a folder");
     scratch.write("outside/secret", b"secret");
     let root = scratch.root();
     std::fs::create_dir(root.join("d")).expect("a folder");
-    let outside = scratch.0.join("outside");
+    let outside = scratch.0.file("outside");
     for (target, link) in [
         (Path::new(".."), "up"),
         (Path::new("../.."), "d/upup"),
         (Path::new("../secret"), "relative"),
-        (&scratch.0.join("secret"), "absolute"),
+        (&scratch.0.file("secret"), "absolute"),
         (&outside, "dir"),
         (Path::new("dir"), "chain"),
         (Path::new("/proc/self/root"), "magic"),
@@ -261,7 +250,7 @@ fn no_path_leads_out_of_a_confined_root() {
         }
     }
     for path in ["secret", "outside/secret"] {
-        let path = scratch.0.join(path);
+        let path = scratch.0.file(path);
         assert_eq!(std::fs::read(&path).expect("still there"), b"secret");
         let mtime = std::fs::metadata(&path).expect("still there").modified();
         let epoch = std::time::UNIX_EPOCH;
@@ -330,7 +319,7 @@ fn what_lies_above_the_root_is_not_shown_in_its_listing() {
         panic!("attributes");
     };
     std::fs::set_permissions(
-        &scratch.0,
+        scratch.0.path(),
         std::os::unix::fs::PermissionsExt::from_mode(0o711),
     )
     .expect("mode");
@@ -352,11 +341,11 @@ fn a_rename_race_does_not_open_the_root() {
     const ROUNDS: usize = 3000;
     let scratch = Scratch::new();
     let root = scratch.root();
-    std::fs::create_dir(scratch.0.join("outside")).expect("a folder");
+    std::fs::create_dir(scratch.0.file("outside")).expect("a folder");
     scratch.write("outside/f", b"secret");
     std::fs::create_dir(root.join("real")).expect("a folder");
     scratch.write("root/real/f", b"public");
-    symlink(scratch.0.join("outside"), root.join("evil")).expect("a link");
+    symlink(scratch.0.file("outside"), root.join("evil")).expect("a link");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -403,12 +392,12 @@ fn a_rename_race_does_not_open_the_root() {
         stop.store(true, Ordering::Relaxed);
         println!("{public} of {ROUNDS} reads found the folder");
     });
-    let outside: Vec<_> = std::fs::read_dir(scratch.0.join("outside"))
+    let outside: Vec<_> = std::fs::read_dir(scratch.0.file("outside"))
         .expect("a folder")
         .map(|entry| entry.expect("an entry").file_name())
         .collect();
     assert_eq!(outside, ["f"]);
-    let secret = scratch.0.join("outside/f");
+    let secret = scratch.0.file("outside/f");
     assert_eq!(std::fs::read(secret).expect("still there"), b"secret");
 }
 
