@@ -517,7 +517,40 @@ fn long_calls_go_elsewhere_and_cached_reads_do_not() {
 }
 
 #[test]
-fn without_a_taker_long_calls_are_refused_and_others_made_in_line() {
+fn calls_without_end_go_in_slices_so_that_others_have_their_turn() {
+    let scratch = Scratch::new();
+    let sparse = std::fs::File::create(scratch.root().join("sparse")).expect("a file");
+    sparse.set_len(1 << 40).expect("a sparse file");
+    let (sender, jobs) = mpsc::channel();
+    let options = Options {
+        offload: Some(Box::new(Later(sender))),
+        ..Options::new(RootPolicy::Confined {
+            root: scratch.root(),
+        })
+    };
+    let mut peer = Peer::new(FileStore::new(options).expect("a store"));
+    let mut bytes = Vec::new();
+    let check = CheckFile {
+        algorithms: b"sha256",
+        offset: 0,
+        len: 0,
+        block_bytes: 0,
+    };
+    let path = b"sparse";
+    Request::CheckFileName { path, check }.encode(1, &mut bytes);
+    assert_eq!(peer.feed(&bytes), bytes.len());
+    let (_, mut job) = jobs.try_recv().expect("a call");
+    for _ in 0..3 {
+        let Progress::More(rest) = job() else {
+            panic!("a slice is not the whole");
+        };
+        job = rest;
+    }
+    assert!(peer.answer().is_none());
+}
+
+#[test]
+fn long_calls_are_refused_where_they_would_hold_up_others() {
     let scratch = Scratch::new();
     scratch.write("root/f", b"x");
     let (sender, jobs) = mpsc::channel();
@@ -529,16 +562,40 @@ fn without_a_taker_long_calls_are_refused_and_others_made_in_line() {
         })
     };
     let mut peer = Peer::new(FileStore::new(options).expect("a store"));
+    assert_eq!(peer.content(b"f"), Ok(b"x".to_vec()), "a read is short");
     let handle = peer.open(b"f", OpenFlags::READ).data();
-    assert_eq!(peer.ask(Request::Fsync { handle: &handle }).code(), 4);
-    let (offset, len) = (0, 1);
-    let handle = &handle;
-    let read = Request::Read {
-        handle,
-        offset,
-        len,
+    let refused = peer.ask(Request::Fsync { handle: &handle });
+    let Reply::Status { code, message } = refused.reply() else {
+        panic!("not a status");
     };
-    assert_eq!(peer.ask(read).data(), b"x");
+    assert_eq!(code, Code::Failure);
+    assert!(message.ends_with(b"try again later"));
+}
+
+#[test]
+fn paths_through_many_deep_links_are_not_walked_for_ever() {
+    let scratch = Scratch::new();
+    let mut peer = Peer::new(scratch.confined());
+    let mut path = Vec::new();
+    let attrs = Attrs::EMPTY;
+    for _ in 0..1900 {
+        path.extend_from_slice(b"/d");
+        assert_eq!(peer.ask(Request::Mkdir { path: &path, attrs }).code(), 0);
+    }
+    let in_it = |n: usize| [&path[..], format!("/{n}").as_bytes()].concat();
+    for n in 0..30 {
+        let (target, link) = (in_it(n + 1), in_it(n));
+        let request = Request::Symlink {
+            target: &target,
+            link: &link,
+        };
+        assert_eq!(peer.ask(request).code(), 0);
+    }
+    let deep = peer.ask(Request::Realpath { path: &path });
+    assert_eq!(deep.names(), [path.clone()], "a deep path is one thing");
+    let endless = peer.ask(Request::Realpath { path: &in_it(0) });
+    // As for a loop of links.
+    assert_eq!(endless.code(), Code::NoSuchFile.to_u32());
 }
 
 #[test]
