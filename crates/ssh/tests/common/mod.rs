@@ -6,6 +6,8 @@
 pub mod apps;
 pub mod node;
 pub mod raw;
+#[allow(clippy::disallowed_types, clippy::disallowed_methods)]
+pub mod real;
 pub mod setup;
 
 pub use apps::{Client, Server};
