@@ -86,15 +86,15 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
             return self.in_place(job, attrs, source, place, mode).await;
         }
         let temp = temp_path(&place.path, job.source_id);
-        let (file, kept) = self.open_temp(&temp, mode).await?;
-        if let Some(bytes) = self.short_content(attrs, source, kept)? {
+        let (file, offset) = self.prepare(job, attrs, source, &temp, mode).await?;
+        if let Some(bytes) = self.short_content(attrs, source, offset)? {
             let end = self
                 .short(job, attrs, source, (file, &temp), place, &bytes)
                 .await?;
             return self.rename(&temp, place).await.map(|()| end);
         }
         let result = self
-            .through_temp(job, attrs, source, (&file, &temp, kept), place)
+            .through_temp(job, attrs, source, (&file, &temp, offset), place)
             .await;
         // Where opening locks, the lock is held until the file has its name.
         let _lock = file.clone();
@@ -160,12 +160,17 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         job: &FileJob<'_>,
         attrs: Attrs,
         source: &S::File,
-        (file, temp, kept): (&D::File, &[u8], u64),
+        (file, temp, offset): (&D::File, &[u8], u64),
         place: &Place,
     ) -> Result<u64, Fault> {
-        let offset = self.resume(job, attrs, source, (file, temp), kept).await?;
         let end = self.fill(job, attrs, source, file, offset).await?;
-        self.check_size(file, end).await?;
+        let (size, named) = tokio::join!(self.check_size(file, end), self.target.lstat(temp));
+        size?;
+        if named?.size.is_some_and(|size| size != end) {
+            return Err(Fault::failure(
+                "another copy of the same file to the same place has taken the temporary file",
+            ));
+        }
         if self.options.verify {
             self.verify(job, source, (file, temp), end).await?;
         }
@@ -209,7 +214,40 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         }
     }
 
-    /// Where to go on in a temporary file that was found; it is emptied if it is of no use.
+    /// The temporary file, open, and where to go on in it. What was found there is of use if it is
+    /// the beginning of the source, and nobody else writes to it.
+    async fn prepare(
+        &self,
+        job: &FileJob<'_>,
+        attrs: Attrs,
+        source: &S::File,
+        temp: &[u8],
+        mode: u32,
+    ) -> Result<(D::File, u64), Fault> {
+        let (file, found) = self.open_temp(temp, mode).await?;
+        let Some(found) = found else {
+            return Ok((file, 0));
+        };
+        let kept = found.size.unwrap_or(0);
+        let at = (&file, temp);
+        let (offset, abandoned) = tokio::join!(
+            self.resume(job, attrs, source, at, kept),
+            self.check_abandoned(&file, found)
+        );
+        match abandoned.and(offset) {
+            Ok(Some(offset)) => Ok((file, offset)),
+            Ok(None) => {
+                self.target.release(file).await;
+                Ok((self.recreate_temp(temp, mode).await?, 0))
+            }
+            Err(fault) => {
+                self.target.release(file).await;
+                Err(fault)
+            }
+        }
+    }
+
+    /// Where to go on in a temporary file that was found; `None` if it is of no use.
     async fn resume(
         &self,
         job: &FileJob<'_>,
@@ -217,9 +255,9 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         source: &S::File,
         (file, temp): (&D::File, &[u8]),
         kept: u64,
-    ) -> Result<u64, Fault> {
-        if kept == 0 {
-            return Ok(0);
+    ) -> Result<Option<u64>, Fault> {
+        if kept == 0 || !self.options.resume {
+            return Ok(None);
         }
         let size = attrs.size.unwrap_or(0);
         let why = if kept > size {
@@ -235,14 +273,13 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
                         offset,
                         proof,
                     });
-                    return Ok(offset);
+                    return Ok(Some(offset));
                 }
                 Err(why) => why,
             }
         };
         self.warn(self.target.prefix(), job.target, why);
-        self.truncate(file, 0).await?;
-        Ok(0)
+        Ok(None)
     }
 
     async fn truncate(&self, file: &D::File, size: u64) -> Result<(), Fault> {

@@ -81,6 +81,8 @@ pub(crate) struct MemorySide {
     pub(crate) corrupts: Cell<bool>,
     /// What attributes say is the size, whatever it is.
     pub(crate) false_size: Cell<Option<u64>>,
+    /// What another copy appends to a file while this one looks whether there is one.
+    pub(crate) other_writes: Cell<Option<(Vec<u8>, Vec<u8>)>>,
     pub(crate) in_flight: Cell<usize>,
     pub(crate) in_flight_most: Cell<usize>,
     pub(crate) log: RefCell<Vec<String>>,
@@ -103,6 +105,7 @@ impl MemorySide {
             fail_at: Cell::new(None),
             corrupts: Cell::new(false),
             false_size: Cell::new(None),
+            other_writes: Cell::new(None),
             in_flight: Cell::new(0),
             in_flight_most: Cell::new(0),
             log: RefCell::default(),
@@ -426,6 +429,14 @@ impl Side for MemorySide {
             size,
             closed,
         })
+    }
+
+    async fn let_writers_show(&self) {
+        if let Some((path, bytes)) = self.other_writes.take() {
+            let file = self.open(&path, OpenHow::Existing).await;
+            let file = file.expect("the other has it open");
+            file.bytes.borrow_mut().extend(bytes);
+        }
     }
 
     async fn fstat(&self, file: &OpenFile) -> Result<Attrs, Fault> {

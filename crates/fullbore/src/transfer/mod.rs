@@ -11,9 +11,11 @@
 //!   on after proving that it is the beginning of the source: by check-file; else by comparing the
 //!   last MiB before the [`SPAN_BYTES_MAX`](fullbore_sftp::client::config::SPAN_BYTES_MAX) that
 //!   may have holes and are sent again. Any other failure removes it.
-//! - Two runs that copy the same file to the same place at once: on this machine the second is
-//!   refused. Servers offer no lock; both then write the same bytes to the same temporary file,
-//!   and one of them fails at the rename.
+//! - Two runs that copy the same file to the same place at once: the second is refused. On this
+//!   machine the temporary file is locked. Servers offer no lock: it is made with EXCL, so that only
+//!   one run can make it, and one that was found is used only if it does not change within a
+//!   second; it is never emptied but made anew, and the name is given only to a file as long as
+//!   what was sent.
 //! - Sizes are hints: files are read to their end, and a change is told.
 //! - Links are followed, as scp does under `-r`, but not into a folder that they are in.
 

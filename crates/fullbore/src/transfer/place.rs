@@ -1,6 +1,6 @@
 //! Names: what is under the target's, the temporary file beside it, and the rename in the end.
 
-use fullbore_sftp::proto::FileType;
+use fullbore_sftp::proto::{Attrs, FileType};
 
 use super::file::{Copier, FileJob, MODE_BITS};
 use super::side::{Fault, FaultKind, OpenHow, Side};
@@ -92,43 +92,61 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         }
     }
 
-    /// Opens the temporary file, made new or found; and how long it is.
-    pub(super) async fn open_temp(&self, temp: &[u8], mode: u32) -> Result<(D::File, u64), Fault> {
-        // The owner must be able to write to it, and to read it back.
-        let how = OpenHow::Create(mode | 0o600);
-        let fault = match self.target.open(temp, how).await {
-            Ok(file) => return Ok((file, 0)),
+    /// Opens the temporary file, made new or found; and what it was found to be.
+    pub(super) async fn open_temp(
+        &self,
+        temp: &[u8],
+        mode: u32,
+    ) -> Result<(D::File, Option<Attrs>), Fault> {
+        let fault = match self.create_temp(temp, mode).await {
+            Ok(file) => return Ok((file, None)),
             Err(fault) => fault,
         };
         let Ok(found) = self.target.lstat(temp).await else {
             return Err(fault);
         };
         let is_regular = matches!(found.file_type(), Some(FileType::Regular) | None);
-        if !is_regular || !self.options.resume {
-            self.target.remove(temp).await?;
-            return Ok((self.target.open(temp, how).await?, 0));
+        if !is_regular {
+            return Ok((self.recreate_temp(temp, mode).await?, None));
         }
         let file = match self.target.open(temp, OpenHow::Existing).await {
             Ok(file) => file,
             Err(fault) if fault.kind == FaultKind::Denied => {
                 // It was given its final, read-only mode before it was interrupted.
-                self.target.remove(temp).await?;
-                return Ok((self.target.open(temp, how).await?, 0));
+                return Ok((self.recreate_temp(temp, mode).await?, None));
             }
             Err(fault) => return Err(fault),
         };
-        let kept = self
-            .target
-            .fstat(&file)
-            .await
-            .map(|attrs| attrs.size.unwrap_or(0));
-        match kept {
-            Ok(kept) => Ok((file, kept)),
+        match self.target.fstat(&file).await {
+            Ok(found) => Ok((file, Some(found))),
             Err(fault) => {
                 let _ = self.target.close(file).await;
                 Err(fault)
             }
         }
+    }
+
+    async fn create_temp(&self, temp: &[u8], mode: u32) -> Result<D::File, Fault> {
+        // The owner must be able to write to it, and to read it back.
+        self.target.open(temp, OpenHow::Create(mode | 0o600)).await
+    }
+
+    /// Never empties what is there: whoever may still write to it keeps a file of his own.
+    pub(super) async fn recreate_temp(&self, temp: &[u8], mode: u32) -> Result<D::File, Fault> {
+        self.target.remove(temp).await?;
+        self.create_temp(temp, mode).await
+    }
+
+    /// Fails when somebody else writes to the temporary file that was found to be `before`.
+    pub(super) async fn check_abandoned(&self, file: &D::File, before: Attrs) -> Result<(), Fault> {
+        self.target.let_writers_show().await;
+        let now = self.target.fstat(file).await?;
+        if (now.size, now.times.map(|t| t.1)) == (before.size, before.times.map(|t| t.1)) {
+            return Ok(());
+        }
+        Err(Fault::failure(
+            "another copy of the same file to the same place is running; let it end, then try again",
+        ))
     }
 
     /// Puts the temporary file under its final name: in one step; where the server cannot, by a

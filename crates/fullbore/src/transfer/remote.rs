@@ -1,6 +1,7 @@
 //! An SFTP session as a place that has files.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use fullbore_sftp::client::Handle;
 use fullbore_sftp::client::config::REQUEST_LEN_DEFAULT;
@@ -24,6 +25,9 @@ const EMPTY_REPLIES_MAX: usize = 16;
 
 /// Requests for the next names of one folder that are in flight at once.
 const READDIRS_IN_FLIGHT_MAX: usize = 16;
+
+/// A copy under way writes more often than that, and servers tell times in whole seconds.
+const WRITERS_SHOW_AFTER: Duration = Duration::from_millis(1100);
 
 /// Files up to this length are written with all that ends them in one flight. The length of a WRITE
 /// that every server takes.
@@ -238,6 +242,10 @@ impl Side for SftpSide {
             size: done.size.map_err(Fault::from),
             closed: done.closed.map_err(Fault::from),
         })
+    }
+
+    async fn let_writers_show(&self) {
+        tokio::time::sleep(WRITERS_SHOW_AFTER).await;
     }
 
     async fn fstat(&self, file: &Handle) -> Result<Attrs, Fault> {

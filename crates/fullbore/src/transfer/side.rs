@@ -207,6 +207,8 @@ pub trait Side {
     fn finish_bytes_max(&self) -> Option<usize>;
     /// Writes all of a new file, gives it its attributes, asks for its size and closes it.
     async fn finish(&self, file: Self::File, whole: &Whole<'_>) -> Result<Finished<Fault>, Fault>;
+    /// Waits until another writer of a file would have changed it; at once where opening locks.
+    async fn let_writers_show(&self);
     /// Attributes of an open file.
     async fn fstat(&self, file: &Self::File) -> Result<Attrs, Fault>;
     /// Sets the attributes that are there. A size shortens or lengthens the file.
