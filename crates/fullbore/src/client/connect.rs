@@ -22,6 +22,8 @@ use super::ask::Asker;
 use super::connection::Connection;
 use super::core::Core;
 use super::error::Error;
+use super::host_key::Trust;
+use super::host_keys;
 use super::lane::Lane;
 use super::login::Login;
 use super::sftp::Sftp;
@@ -29,10 +31,11 @@ use crate::config::Environment;
 use crate::config::known_hosts::{HostName, KnownHosts, order_host_key_algorithms};
 use crate::config::ssh_config::{
     self, AddressFamily, AlgorithmDefaults, ConfigFile, HostConfig, JumpHost, Proxy, Request,
+    UpdateHostKeys,
 };
 use crate::config::text::reason;
 use crate::driver::clock::Clock;
-use crate::driver::dial::{self, Dial, Family};
+use crate::driver::dial::{self, Dial, Family, SocketOptions};
 use crate::driver::pump::Pump;
 use crate::driver::random::SystemRandom;
 use crate::driver::stream::Stream;
@@ -146,7 +149,12 @@ async fn log_in(
     context: &Context,
 ) -> Result<(), Error> {
     let login = Login::new(&connection.core, host, context).await;
-    login.run().await
+    let trust = login.run().await?;
+    if trust == Trust::Known && host.host_keys.update != UpdateHostKeys::No {
+        let core = Rc::clone(&connection.core);
+        tokio::task::spawn_local(host_keys::learn(core, host.clone(), context.clone()));
+    }
+    Ok(())
 }
 
 /// A stream to a host, and the connection it leads through.
@@ -262,8 +270,13 @@ async fn dial_host(host: &HostConfig) -> Result<Stream, Error> {
             AddressFamily::Inet => Family::V4,
             AddressFamily::Inet6 => Family::V6,
         },
-        bind,
         timeout: options.connect_timeout.map(Duration::from_secs),
+        socket: SocketOptions {
+            bind,
+            interface: options.bind_interface.clone(),
+            tos: host.session.tos,
+            no_keepalive: !options.tcp_keep_alive,
+        },
     };
     let mut attempts = options.connection_attempts.max(1);
     loop {

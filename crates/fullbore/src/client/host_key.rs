@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fullbore_ssh::cert::Certificate;
+use fullbore_ssh::key::{KeyType, PublicKey};
 use fullbore_ssh::transport::{HostKeyOffer, HostKeyVerified};
 
 use super::connect::Context;
@@ -17,6 +18,9 @@ use crate::config::{FILE_BYTES_MAX, KeyLine, fingerprint, text};
 /// What was found about the host key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
+    /// It is the right one, and stands as such in the user's own file: what it vouches for may go
+    /// there too.
+    Known,
     /// It is the right one.
     Full,
     /// It is not known to be, and the user switched checking off: nothing secret may be sent.
@@ -69,12 +73,14 @@ async fn judge(
     let known = KnownHosts::load(environment, files);
     let name = HostName::new(&host.host_name, host.port, options.alias.as_deref());
     let certificate = Certificate::from_blob(offer.blob()).ok();
+    check_strength(host, offer, certificate.as_ref())?;
     let shown = match &certificate {
         Some(certificate) => Offer::Certificate(certificate),
         None => Offer::Key(offer.blob()),
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     match known.check(&name, shown, now.map_or(0, |since| since.as_secs())) {
+        Verdict::Trusted { file, .. } if options.user_files.contains(&file) => Ok(Trust::Known),
         Verdict::Trusted { .. } | Verdict::TrustedByAuthority { .. } => Ok(Trust::Full),
         Verdict::Unknown => first_use(host, context, &name, &plain_blob(offer)).await,
         Verdict::Changed(conflicts) => {
@@ -98,6 +104,39 @@ async fn judge(
     }
 }
 
+/// RequiredRSASize and CASignatureAlgorithms.
+fn check_strength(
+    host: &HostConfig,
+    offer: &HostKeyOffer,
+    certificate: Option<&Certificate>,
+) -> Result<(), String> {
+    let algorithms = &host.algorithms;
+    if let Ok(key) = PublicKey::from_blob(&plain_blob(offer))
+        && is_short_rsa(&key, algorithms.rsa_bits_min)
+    {
+        return Err(format!(
+            "The RSA host key of {} has {} bits, fewer than RequiredRSASize ({})",
+            host.host_name,
+            key.bits(),
+            algorithms.rsa_bits_min
+        ));
+    }
+    let signed_with = certificate.map(|certificate| certificate.ca_algorithm().name());
+    match signed_with.filter(|name| !algorithms.ca_signatures.iter().any(|a| a == name)) {
+        Some(name) => Err(format!(
+            "The host certificate of {} is signed with {name}, which CASignatureAlgorithms does not \
+             allow",
+            host.host_name
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Whether RequiredRSASize forbids a key.
+pub(super) fn is_short_rsa(key: &PublicKey, bits_min: u32) -> bool {
+    key.key_type() == KeyType::Rsa && key.bits() < bits_min as usize
+}
+
 /// The host's key itself, without the certificate around it.
 fn plain_blob(offer: &HostKeyOffer) -> Vec<u8> {
     match Certificate::from_blob(offer.blob()) {
@@ -105,6 +144,9 @@ fn plain_blob(offer: &HostKeyOffer) -> Vec<u8> {
         Err(_) => offer.blob().to_vec(),
     }
 }
+
+/// How OpenSSH's binary revocation lists begin.
+const KRL_MAGIC: &[u8] = b"SSHKRL\n\0";
 
 fn check_revoked(
     context: &Context,
@@ -121,6 +163,13 @@ fn check_revoked(
                 "RevokedHostKeys {file}: {why}. No host key is believed while that list cannot be read"
             )
         })?;
+    if content.starts_with(KRL_MAGIC) {
+        return Err(format!(
+            "RevokedHostKeys {}: is a KRL, which is not read here; give a file with one public key a \
+             line",
+            file.display()
+        ));
+    }
     let mut blobs = vec![plain_blob(offer)];
     if let Ok(certificate) = Certificate::from_blob(offer.blob()) {
         blobs.push(certificate.ca_key().to_blob());
@@ -131,7 +180,10 @@ fn check_revoked(
         .any(|line| blobs.contains(&line.blob));
     if revoked {
         let file = file.display();
-        return Err(format!("The host key is revoked by {file}."));
+        return Err(format!(
+            "The host key is revoked by {file}. Somebody else may hold it: do not connect before you \
+             have asked the administrator."
+        ));
     }
     Ok(())
 }
@@ -176,28 +228,35 @@ async fn first_use(
     let Some(file) = options.user_files.first() else {
         return Ok(Trust::Full);
     };
-    let text = match remember(
+    let remembered = remember(
         &*context.environment,
         file,
         &name.lookup,
         blob,
         options.hash,
-    ) {
-        Ok(()) => format!(
-            "Permanently added '{}' ({kind}) to the list of known hosts.",
-            name.lookup
-        ),
-        Err(error) => format!(
-            "Could not add '{}' to the list of known hosts ({}): {}",
-            name.lookup,
-            file.display(),
-            text::reason(&error)
+    );
+    let (trust, text) = match remembered {
+        Ok(()) => {
+            let text = format!(
+                "Permanently added '{}' ({kind}) to the list of known hosts.",
+                name.lookup
+            );
+            (Trust::Known, text)
+        }
+        Err(error) => (
+            Trust::Full,
+            format!(
+                "Could not add '{}' to the list of known hosts ({}): {}",
+                name.lookup,
+                file.display(),
+                text::reason(&error)
+            ),
         ),
     };
     if host.session.log_level >= LogLevel::Info {
         context.asker.tell(text).await;
     }
-    Ok(Trust::Full)
+    Ok(trust)
 }
 
 fn changed(
@@ -239,9 +298,8 @@ fn changed(
 }
 
 /// A key type as OpenSSH's messages name it: `ssh-ed25519` is ED25519.
-fn kind_of(blob: &[u8]) -> String {
-    let name = fullbore_ssh::key::PublicKey::from_blob(blob)
-        .map_or("unknown", |key| key.key_type().name());
+pub(super) fn kind_of(blob: &[u8]) -> String {
+    let name = PublicKey::from_blob(blob).map_or("unknown", |key| key.key_type().name());
     match name {
         "ssh-ed25519" => "ED25519".to_owned(),
         "ssh-rsa" => "RSA".to_owned(),

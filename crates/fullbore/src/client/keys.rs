@@ -8,6 +8,7 @@ use fullbore_ssh::cert::Certificate;
 use fullbore_ssh::key::{KeyError, KeyType, PrivateKey, PublicKey};
 
 use super::agent::Agent;
+use super::host_key::is_short_rsa;
 use crate::config::ssh_config::{AuthOptions, IdentityAgent};
 use crate::config::text::reason;
 use crate::config::{Environment, KeyLine, fingerprint};
@@ -83,6 +84,22 @@ impl Candidates {
         }
         found.list.truncate(CANDIDATES_MAX);
         found
+    }
+
+    /// RequiredRSASize: keys that are too short are not tried, and that is said.
+    pub(super) fn drop_short_rsa(&mut self, bits_min: u32) {
+        let remarks = &mut self.remarks;
+        self.list.retain(|candidate| {
+            let key = candidate.identity.key();
+            let is_short = is_short_rsa(key, bits_min);
+            if is_short {
+                let (name, bits) = (&candidate.name, key.bits());
+                remarks.push(format!(
+                    "{name}: not used, because it has {bits} bits, fewer than RequiredRSASize ({bits_min})"
+                ));
+            }
+            !is_short
+        });
     }
 
     fn add_key(

@@ -44,6 +44,7 @@ impl<'a> Login<'a> {
         candidates
             .list
             .retain(|c| is_accepted(&c.identity, accepted));
+        candidates.drop_short_rsa(host.algorithms.rsa_bits_min);
         let asks = if auth.batch { 0 } else { auth.password_prompts };
         Self {
             core,
@@ -60,8 +61,8 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// Runs until the user is in.
-    pub(super) async fn run(mut self) -> Result<(), Error> {
+    /// Runs until the user is in; returns what was found about the host key.
+    pub(super) async fn run(mut self) -> Result<Trust, Error> {
         loop {
             let event = self
                 .core
@@ -77,7 +78,7 @@ impl<'a> Login<'a> {
                 Event::AuthNeeded => self.next_attempt().await?,
                 Event::SignatureNeeded => self.sign().await?,
                 Event::Prompt => self.answer().await?,
-                Event::Authenticated => return Ok(()),
+                Event::Authenticated => return Ok(self.trust),
                 _ => {}
             }
         }

@@ -12,6 +12,7 @@ mod core;
 mod error;
 mod finish;
 mod host_key;
+mod host_keys;
 mod keys;
 mod lane;
 mod login;

@@ -35,12 +35,13 @@ pub trait Environment {
     /// # Errors
     /// Whatever reading the folder gives.
     fn list_dir(&self, path: &Path) -> io::Result<Vec<OsString>>;
-    /// Replaces the file (mode 0600, missing folder made with 0700) in one step, so that a reader
-    /// sees the old or the new content.
+    /// Appends a line in one write, so that programs which do that at once lose nothing. The file is
+    /// made (mode 0600, missing folder with 0700) where there is none; a last line without its end
+    /// gets one.
     ///
     /// # Errors
-    /// Whatever creating, writing or renaming gives.
-    fn replace_file(&self, path: &Path, content: &[u8]) -> io::Result<()>;
+    /// Whatever creating, opening or writing gives.
+    fn append_line(&self, path: &Path, line: &[u8]) -> io::Result<()>;
     /// An environment variable.
     fn variable(&self, name: &str) -> Option<OsString>;
     /// The names of all environment variables that are UTF-8.

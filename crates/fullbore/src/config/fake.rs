@@ -78,10 +78,14 @@ impl Environment for Fake {
         Ok(names)
     }
 
-    fn replace_file(&self, path: &Path, content: &[u8]) -> io::Result<()> {
-        self.files
-            .borrow_mut()
-            .insert(path.to_owned(), content.to_vec());
+    fn append_line(&self, path: &Path, line: &[u8]) -> io::Result<()> {
+        let mut files = self.files.borrow_mut();
+        let content = files.entry(path.to_owned()).or_default();
+        if content.last().is_some_and(|b| *b != b'\n') {
+            content.push(b'\n');
+        }
+        content.extend_from_slice(line);
+        content.push(b'\n');
         Ok(())
     }
 

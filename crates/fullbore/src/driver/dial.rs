@@ -43,10 +43,23 @@ pub struct Dial<'a> {
     pub port: u16,
     /// Which addresses are wanted.
     pub family: Family,
-    /// Local address to connect from.
-    pub bind: Option<IpAddr>,
     /// The most that all attempts together may take.
     pub timeout: Option<Duration>,
+    /// What the socket is to be like.
+    pub socket: SocketOptions,
+}
+
+/// What a socket is to be like before it connects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SocketOptions {
+    /// Local address to connect from.
+    pub bind: Option<IpAddr>,
+    /// Network interface to go out through.
+    pub interface: Option<String>,
+    /// The type-of-service byte of its packets; the system's choice if not given.
+    pub tos: Option<u32>,
+    /// Whether to leave out the kernel's keepalive.
+    pub no_keepalive: bool,
 }
 
 /// Why no connection came about: every address with its own reason.
@@ -113,7 +126,7 @@ pub async fn dial(dial: &Dial<'_>) -> Result<(OwnedFd, SocketAddr), DialError> {
         if addresses.is_empty() {
             return Err(Why::NoAddress);
         }
-        Ok(race(&addresses, dial.bind, &mut tried).await)
+        Ok(race(&addresses, &dial.socket, &mut tried).await)
     };
     let result = match dial.timeout {
         None => Ok(attempt.await),
@@ -163,14 +176,15 @@ fn interleave(found: impl Iterator<Item = SocketAddr>, family: Family) -> Vec<So
 
 async fn race(
     addresses: &[SocketAddr],
-    bind: Option<IpAddr>,
+    options: &SocketOptions,
     tried: &mut Vec<(SocketAddr, io::Error)>,
 ) -> Option<(OwnedFd, SocketAddr)> {
     let mut attempts = JoinSet::new();
     let mut waiting = addresses.iter();
     loop {
         if let Some(&address) = waiting.next() {
-            attempts.spawn(async move { (address, connect(address, bind).await) });
+            let options = options.clone();
+            attempts.spawn(async move { (address, connect(address, &options).await) });
         } else if attempts.is_empty() {
             return None;
         }
@@ -191,18 +205,37 @@ async fn race(
     }
 }
 
-async fn connect(address: SocketAddr, bind: Option<IpAddr>) -> io::Result<OwnedFd> {
+async fn connect(address: SocketAddr, options: &SocketOptions) -> io::Result<OwnedFd> {
     let socket = match address {
         SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
         SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6()?,
     };
-    if let Some(ip) = bind {
+    set_options(socket2::SockRef::from(&socket), address, options)?;
+    if let Some(ip) = options.bind {
         socket.bind(SocketAddr::new(ip, 0))?;
     }
     let stream: TcpStream = socket.connect(address).await?;
     let fd = OwnedFd::from(stream.into_std()?);
     tune(fd.as_fd());
+    if options.no_keepalive {
+        socket2::SockRef::from(&fd).set_keepalive(false)?;
+    }
     Ok(fd)
+}
+
+fn set_options(
+    socket: socket2::SockRef<'_>,
+    address: SocketAddr,
+    options: &SocketOptions,
+) -> io::Result<()> {
+    if let Some(name) = &options.interface {
+        socket.bind_device(Some(name.as_bytes()))?;
+    }
+    match options.tos {
+        Some(tos) if address.is_ipv4() => socket.set_tos_v4(tos),
+        Some(tos) => socket.set_tclass_v6(tos),
+        None => Ok(()),
+    }
 }
 
 /// Sets what every connection of ours wants. The kernel's own sizing of its buffers stays on:
@@ -233,6 +266,40 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_socket_is_as_it_was_asked_to_be() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+        let connect = async |socket: SocketOptions| {
+            let target = Dial {
+                host: "127.0.0.1",
+                port: listener.local_addr().expect("address").port(),
+                family: Family::Any,
+                timeout: None,
+                socket,
+            };
+            dial(&target).await
+        };
+        let asked = SocketOptions {
+            bind: Some("127.0.0.7".parse().expect("address")),
+            interface: None,
+            tos: Some(0x20),
+            no_keepalive: true,
+        };
+        let (fd, _) = connect(asked).await.expect("connected");
+        let socket = socket2::SockRef::from(&fd);
+        let local = socket.local_addr().expect("bound").as_socket();
+        assert_eq!(local.expect("internet").ip().to_string(), "127.0.0.7");
+        assert_eq!(socket.tos_v4().expect("told"), 0x20);
+        assert!(!socket.keepalive().expect("told"));
+        let (fd, _) = connect(SocketOptions::default()).await.expect("connected");
+        assert!(socket2::SockRef::from(&fd).keepalive().expect("told"));
+        let nowhere = SocketOptions {
+            interface: Some("none-such".to_owned()),
+            ..SocketOptions::default()
+        };
+        assert!(connect(nowhere).await.is_err());
+    }
+
+    #[tokio::test]
     async fn a_refusal_names_the_address_and_the_reason() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
         let port = listener.local_addr().expect("address").port();
@@ -241,8 +308,8 @@ mod tests {
             host: "127.0.0.1",
             port,
             family: Family::Any,
-            bind: None,
             timeout: None,
+            socket: SocketOptions::default(),
         })
         .await
         .expect_err("nobody listens");

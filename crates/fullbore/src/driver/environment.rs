@@ -7,7 +7,7 @@
 
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -116,30 +116,23 @@ impl Environment for Machine {
             .collect()
     }
 
-    fn replace_file(&self, path: &Path, content: &[u8]) -> io::Result<()> {
-        // A link is followed to the file that it means: the link stays.
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        // A device (/dev/null, most often) is written to; a file must never take its place.
-        if fs::metadata(&path).is_ok_and(|data| !data.is_file()) {
-            return fs::OpenOptions::new()
-                .write(true)
-                .open(&path)?
-                .write_all(content);
-        }
+    fn append_line(&self, path: &Path, line: &[u8]) -> io::Result<()> {
         if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
             let mut builder = fs::DirBuilder::new();
             builder.recursive(true).mode(0o700).create(folder)?;
         }
-        let mut random = [0; 8];
-        self.fill_random(&mut random);
-        let mut temporary = path.clone().into_os_string();
-        temporary.push(format!(".{:016x}.tmp", u64::from_ne_bytes(random)));
-        let written =
-            write_new(Path::new(&temporary), content).and_then(|()| fs::rename(&temporary, &path));
-        if written.is_err() {
-            let _ = fs::remove_file(&temporary);
+        let mut file = fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(path)?;
+        let mut text = Vec::with_capacity(line.len() + 2);
+        if !ends_its_line(path) {
+            text.push(b'\n');
         }
-        written
+        text.extend_from_slice(line);
+        text.push(b'\n');
+        file.write_all(&text)
     }
 
     fn variable(&self, name: &str) -> Option<OsString> {
@@ -204,15 +197,18 @@ impl Environment for Machine {
     }
 }
 
-fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut options = fs::OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all(content)?;
-    file.sync_all()
+/// Whether a line can be appended to the file as it is. One that cannot be read is taken to.
+fn ends_its_line(path: &Path) -> bool {
+    let last = || {
+        let mut file = fs::File::open(path)?;
+        let mut last = [b'\n'];
+        if file.seek(io::SeekFrom::End(0))? > 0 {
+            file.seek(io::SeekFrom::End(-1))?;
+            file.read_exact(&mut last)?;
+        }
+        Ok::<_, io::Error>(last == [b'\n'])
+    };
+    last().unwrap_or(true)
 }
 
 /// The canonical name of a host that has addresses. Blocks while the resolver works.
@@ -249,13 +245,19 @@ mod tests {
     use fullbore_testkit::Folder;
 
     #[test]
-    fn a_replaced_file_is_private_and_leaves_nothing_beside() {
+    fn lines_are_appended_to_a_private_file() {
         let folder = Folder::new("machine");
         let file = folder.0.join("new/known_hosts");
-        Machine.replace_file(&file, b"one").expect("made");
-        Machine.replace_file(&file, b"two").expect("replaced");
-        assert_eq!(Machine.read_file(&file, 3).expect("read"), b"two");
-        assert!(Machine.read_file(&file, 2).is_err());
+        Machine.append_line(&file, b"one").expect("made");
+        Machine.append_line(&file, b"two").expect("appended");
+        assert_eq!(Machine.read_file(&file, 8).expect("read"), b"one\ntwo\n");
+        assert!(Machine.read_file(&file, 7).is_err());
+        fs::write(&file, "open end").expect("written");
+        Machine.append_line(&file, b"x").expect("appended");
+        assert_eq!(
+            Machine.read_file(&file, 99).expect("read"),
+            b"open end\nx\n"
+        );
         assert_eq!(Machine.file_facts(&file).expect("there").mode, 0o600);
         let parent = file.parent().expect("has one");
         assert_eq!(Machine.file_facts(parent).expect("there").mode, 0o700);
@@ -263,13 +265,39 @@ mod tests {
     }
 
     #[test]
+    fn programs_that_append_at_once_lose_nothing() {
+        let folder = Folder::new("machine");
+        let file = folder.0.join("known_hosts");
+        std::thread::scope(|scope| {
+            for writer in 0..8 {
+                let file = &file;
+                scope.spawn(move || {
+                    for line in 0..50 {
+                        let line = format!("writer {writer} line {line}");
+                        Machine
+                            .append_line(file, line.as_bytes())
+                            .expect("appended");
+                    }
+                });
+            }
+        });
+        let content = fs::read_to_string(&file).expect("read");
+        assert_eq!(content.lines().filter(|l| !l.is_empty()).count(), 400);
+        assert!(
+            content
+                .lines()
+                .all(|l| l.is_empty() || l.split(' ').count() == 4)
+        );
+    }
+
+    #[test]
     fn a_link_to_the_file_stays() {
         let folder = Folder::new("machine");
         let (real, link) = (folder.0.join("real"), folder.0.join("link"));
-        fs::write(&real, "old").expect("made");
+        fs::write(&real, "old\n").expect("made");
         std::os::unix::fs::symlink(&real, &link).expect("linked");
-        Machine.replace_file(&link, b"new").expect("replaced");
-        assert_eq!(fs::read(&real).expect("read"), b"new");
+        Machine.append_line(&link, b"new").expect("appended");
+        assert_eq!(fs::read(&real).expect("read"), b"old\nnew\n");
         assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
     }
 
@@ -279,13 +307,12 @@ mod tests {
         let folder = Folder::new("machine");
         let link = folder.0.join("known_hosts");
         std::os::unix::fs::symlink("/dev/null", &link).expect("linked");
-        Machine.replace_file(&link, b"line").expect("swallowed");
+        Machine.append_line(&link, b"line").expect("swallowed");
         let device = fs::metadata("/dev/null").expect("there").file_type();
         assert!(device.is_char_device());
         let inner = folder.0.join("folder");
         fs::create_dir(&inner).expect("made");
-        assert!(Machine.replace_file(&inner, b"line").is_err());
-        assert!(inner.is_dir());
+        assert!(Machine.append_line(&inner, b"line").is_err());
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use super::HashedName;
 use super::entry::HASH_LEN;
+use crate::config::Environment;
 use crate::config::public_key::blob_algorithm;
 use crate::config::text::base64_encode;
-use crate::config::{Environment, FILE_BYTES_MAX};
 
 /// The line for a new host, without its newline. With a salt the name is hashed.
 #[must_use]
@@ -21,10 +21,10 @@ pub fn new_line(name: &str, salt: Option<[u8; HASH_LEN]>, blob: &[u8]) -> String
 }
 
 /// Appends a host's key to a known_hosts file, which is made (0600, its folder 0700) if it is not
-/// there. `name` is [`super::HostName::lookup`]. The file is replaced in one step.
+/// there. `name` is [`super::HostName::lookup`]. Other programs may append at the same time.
 ///
 /// # Errors
-/// When the file cannot be read or replaced.
+/// When the file cannot be opened or written.
 pub fn remember(
     environment: &dyn Environment,
     file: &Path,
@@ -32,20 +32,10 @@ pub fn remember(
     blob: &[u8],
     hash: bool,
 ) -> io::Result<()> {
-    let mut content = match environment.read_file(file, FILE_BYTES_MAX) {
-        Ok(content) => content,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(error),
-    };
-    if content.last().is_some_and(|b| *b != b'\n') {
-        content.push(b'\n');
-    }
     let salt = hash.then(|| {
         let mut salt = [0; HASH_LEN];
         environment.fill_random(&mut salt);
         salt
     });
-    content.extend_from_slice(new_line(name, salt, blob).as_bytes());
-    content.push(b'\n');
-    environment.replace_file(file, &content)
+    environment.append_line(file, new_line(name, salt, blob).as_bytes())
 }

@@ -13,9 +13,9 @@ use super::tokens::{PROXY, Tokens, expand_variables};
 use super::{
     AddressFamily, AlgorithmDefaults, AlgorithmOptions, AuthOptions, ConnectionOptions, HostConfig,
     HostKeyOptions, IdentityAgent, IdentityFile, JumpHost, LogLevel, Proxy, SessionOptions,
-    StrictHostKeyChecking,
+    StrictHostKeyChecking, UpdateHostKeys,
 };
-use crate::config::text::{parse_duration, parse_size};
+use crate::config::text::{escape_for_display, parse_duration, parse_size};
 use crate::config::{ConfigError, Environment};
 
 /// Key files that are tried when none is named. OpenSSH's, the small and fast ones first.
@@ -207,9 +207,12 @@ impl Finisher<'_> {
             alias: settings.text(Keyword::HostKeyAlias),
             hash: settings.flag(Keyword::HashKnownHosts, false),
             skip_localhost: settings.flag(Keyword::NoHostAuthenticationForLocalhost, false),
-            update: settings
-                .choice(Keyword::UpdateHostKeys)
-                .map(|choice| matches!(choice, "yes" | "true" | "ask")),
+            update: match settings.choice(Keyword::UpdateHostKeys) {
+                Some("yes" | "true") => UpdateHostKeys::Yes,
+                Some("ask") => UpdateHostKeys::Ask,
+                None if !settings.has(Keyword::UserKnownHostsFile) => UpdateHostKeys::Yes,
+                Some(_) | None => UpdateHostKeys::No,
+            },
         })
     }
 
@@ -319,13 +322,27 @@ impl Finisher<'_> {
             .map_err(|what| format!("IdentityAgent: {what}"))
     }
 
+    /// IPQoS: the second word is for sessions without a terminal; one word is for all.
+    fn tos(&self) -> Result<Option<u32>, String> {
+        let words = self.settings.words(Keyword::IpQos).unwrap_or_default();
+        let Some(word) = words.get(1).or(words.first()) else {
+            return Ok(None);
+        };
+        let name = String::from_utf8_lossy(word).to_ascii_lowercase();
+        match name.as_str() {
+            "none" => Ok(None),
+            name => tos_of(name)
+                .map(Some)
+                .ok_or_else(|| format!("IPQoS: \"{}\" is none", escape_for_display(word))),
+        }
+    }
+
     fn session(&self) -> Result<SessionOptions, String> {
         let level = self.settings.choice(Keyword::LogLevel);
-        let ip_qos = self.settings.words(Keyword::IpQos);
         Ok(SessionOptions {
             log_level: level.map_or(LogLevel::Info, log_level),
             environment: self.session_environment()?,
-            ip_qos: ip_qos.map(|words| String::from_utf8_lossy(&words.join(&b' ')).into_owned()),
+            tos: self.tos()?,
         })
     }
 
@@ -423,4 +440,30 @@ fn jump_host(text: &[u8]) -> Result<JumpHost, String> {
         host: host.to_owned(),
         port,
     })
+}
+
+/// The byte for a name of RFC 2474 (cs), 2597 (af), 3246 (ef), 8622 (le) or 1349, or for a number.
+fn tos_of(name: &str) -> Option<u32> {
+    let digits = |prefix: &str| name.strip_prefix(prefix).map(str::as_bytes);
+    match (digits("af"), digits("cs")) {
+        (Some(&[class @ b'1'..=b'4', drop @ b'1'..=b'3']), _) => {
+            return Some(u32::from(class - b'0') << 5 | u32::from(drop - b'0') << 3);
+        }
+        (_, Some(&[class @ b'0'..=b'7'])) => return Some(u32::from(class - b'0') << 5),
+        _ => {}
+    }
+    match name {
+        "ef" => Some(0xb8),
+        "le" => Some(0x04),
+        "lowdelay" => Some(0x10),
+        "throughput" => Some(0x08),
+        "reliability" => Some(0x04),
+        _ => {
+            let number = match name.strip_prefix("0x") {
+                Some(hex) => u32::from_str_radix(hex, 16).ok(),
+                None => name.parse().ok(),
+            };
+            number.filter(|byte| *byte < 256)
+        }
+    }
 }

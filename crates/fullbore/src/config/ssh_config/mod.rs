@@ -163,8 +163,20 @@ pub struct HostKeyOptions {
     pub hash: bool,
     /// NoHostAuthenticationForLocalhost.
     pub skip_localhost: bool,
-    /// UpdateHostKeys. None is the default, which OpenSSH turns off when the file is not its own.
-    pub update: Option<bool>,
+    /// UpdateHostKeys.
+    pub update: UpdateHostKeys,
+}
+
+/// Whether further keys that a known host proves to have are remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UpdateHostKeys {
+    /// They are not. The default where UserKnownHostsFile was set.
+    #[default]
+    No,
+    /// They are. The default elsewhere.
+    Yes,
+    /// The user is asked.
+    Ask,
 }
 
 /// What may be offered, best first; the lists are final (defaults and `+ - ^` applied).
@@ -261,8 +273,8 @@ pub struct SessionOptions {
     pub log_level: LogLevel,
     /// SetEnv and the variables that SendEnv selects, as name and value.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
-    /// IPQoS as written, if given.
-    pub ip_qos: Option<String>,
+    /// IPQoS for bulk data, as the byte that goes into packets, if given.
+    pub tos: Option<u32>,
 }
 
 #[cfg(test)]

@@ -683,8 +683,8 @@ impl crate::config::Environment for Machine {
             .map(|e| e.map(|e| e.file_name()))
             .collect()
     }
-    fn replace_file(&self, path: &std::path::Path, content: &[u8]) -> std::io::Result<()> {
-        self.0.replace_file(path, content)
+    fn append_line(&self, path: &std::path::Path, line: &[u8]) -> std::io::Result<()> {
+        self.0.append_line(path, line)
     }
     fn variable(&self, name: &str) -> Option<std::ffi::OsString> {
         self.0.variable(name)
