@@ -1,16 +1,20 @@
 """Clients that take all they may, or hold others up, against `fullbore serve`: shares, deadlines, clean-up."""
 
 import contextlib
+import copy
 import os
 import resource
+import shutil
 import socket
 import struct
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import paramiko
 from cases_hostile import check_cost, connect, send_until_blocked, still_serves
-from harness import GIB, KIB, MIB, Skip, case, wait_until
+from harness import GIB, KIB, MIB, case, wait_until
 from paramiko_peer import (
     CLOSE,
     EXTENDED,
@@ -344,10 +348,22 @@ def no_descriptors(context):
 
 @case("hostile-memory-through-proc", timeout=60)
 def own_memory(context):
-    """A server whose root holds /proc does not hand out its own memory, unless it is root's."""
-    if context.is_root:
-        raise Skip("root may read anything")
-    server = serve(context, root="/")
+    """A server whose root holds /proc does not hand out its own memory."""
+    server = as_nobody(context) if context.is_root else serve(context, root="/")
     client = connect(context, server)
     kind, body = client.call(OPEN, string("/proc/self/mem"), u32(3), u32(0))
     assert kind == STATUS, body
+
+
+def as_nobody(context):
+    """A server of the whole file system that is not root's: root may read any memory."""
+    nobody = 65534
+    folder = Path(tempfile.mkdtemp(prefix="fullbore-nobody-"))
+    context.closers.append(lambda: shutil.rmtree(folder))
+    for path in (context.binary, context.shared / "host_ed25519", context.shared / "authorized_keys"):
+        shutil.copy(path, folder / path.name)
+        os.chown(folder / path.name, nobody, nobody)
+    folder.chmod(0o755)
+    other = copy.copy(context)
+    other.binary, other.shared = folder / context.binary.name, folder
+    return serve(other, root="/", user=nobody, group=nobody, extra_groups=[])
