@@ -16,7 +16,6 @@ use fullbore_ssh::kex::Method;
 use fullbore_ssh::packet::Compression;
 use fullbore_ssh::{Connection, Event};
 use fullbore_testkit::Folder;
-use std::io::Read;
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
