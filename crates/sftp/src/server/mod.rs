@@ -160,9 +160,9 @@ impl Server {
                 }
             };
             match self.serve(packet, io) {
-                Ok(Served::Done { reply_bytes }) => {
+                Ok(Served::Done { reply_bytes, work }) => {
                     taken += packet.total_len;
-                    count += 1;
+                    count += work;
                     bytes += packet.total_len + reply_bytes;
                 }
                 Ok(Served::Later(stop)) => {
@@ -243,7 +243,11 @@ impl Server {
             }
             _ => 0,
         };
-        Ok(Served::Done { reply_bytes })
+        let work = match request {
+            Request::Realpath { .. } | Request::ExpandPath { .. } => WALK_WORK,
+            _ => 1,
+        };
+        Ok(Served::Done { reply_bytes, work })
     }
 
     fn serve_init(&mut self, packet: Packet<'_>, io: &mut Io<'_>) -> Result<Served, Error> {
@@ -262,7 +266,10 @@ impl Server {
         self.check(is_sent);
         self.remote_version = Some(version);
         io.store.version_received(version);
-        Ok(Served::Done { reply_bytes: 0 })
+        Ok(Served::Done {
+            reply_bytes: 0,
+            work: 1,
+        })
     }
 
     /// VERSION behind its length: 3 whatever the client offers, and every extension served.
@@ -410,10 +417,14 @@ impl Server {
     }
 }
 
+/// How many short requests a walk along a path counts for: it looks at each component by itself.
+const WALK_WORK: u32 = 32;
+
 /// What became of one packet.
 enum Served {
-    /// It was served, with a reply of about so many bytes beyond a small one.
-    Done { reply_bytes: usize },
+    /// It was served, with a reply of about so many bytes beyond a small one, and as much work as
+    /// that many short requests.
+    Done { reply_bytes: usize, work: u32 },
     /// It stays in the view.
     Later(Stop),
 }
