@@ -1,12 +1,15 @@
 //! The text formats a user already has.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use fullbore::config::authorized_keys::{AuthorizedKeys, Options, SftpCommand};
 use fullbore::config::destination::Location;
 use fullbore::config::known_hosts::{HostName, KnownHosts};
-use fullbore::config::{pattern, text};
+use fullbore::config::ssh_config::{self, AlgorithmDefaults};
+use fullbore::config::{Environment, FileFacts, pattern, text};
 
 /// A known_hosts file, looked up.
 pub fn known_hosts(data: &[u8]) {
@@ -14,6 +17,91 @@ pub fn known_hosts(data: &[u8]) {
     hosts.add(Path::new("known_hosts"), data);
     let name = HostName::new("host.example", 22, None);
     let _ = hosts.known_types(&name);
+}
+
+/// An authorized_keys file, and its parts alone.
+pub fn authorized_keys(data: &[u8]) {
+    let keys = AuthorizedKeys::parse(data);
+    assert!(keys.entries().len() <= data.len());
+    let _ = Options::parse(data);
+    let _ = SftpCommand::parse(data);
+}
+
+/// An ssh_config file that every name for one leads to, itself too.
+pub fn ssh_config(data: &[u8]) {
+    let request = ssh_config::Request {
+        host: "host.example",
+        ..ssh_config::Request::default()
+    };
+    let _ = ssh_config::resolve(&OneFile(data), &AlgorithmDefaults::default(), &request);
+}
+
+/// A machine with one file, under every name.
+struct OneFile<'a>(&'a [u8]);
+
+impl Environment for OneFile<'_> {
+    fn read_file(&self, _path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+        if self.0.len() > bytes_max {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(self.0.to_vec())
+    }
+
+    fn file_facts(&self, _path: &Path) -> io::Result<FileFacts> {
+        Ok(FileFacts {
+            uid: 1000,
+            mode: 0o600,
+            is_dir: false,
+        })
+    }
+
+    fn list_dir(&self, _path: &Path) -> io::Result<Vec<OsString>> {
+        Ok(vec!["config".into()])
+    }
+
+    fn append_line(&self, _path: &Path, _line: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn variable(&self, name: &str) -> Option<OsString> {
+        Some(name.into())
+    }
+
+    fn variable_names(&self) -> Vec<String> {
+        vec!["LANG".into()]
+    }
+
+    fn home(&self) -> PathBuf {
+        "/home/me".into()
+    }
+
+    fn home_of(&self, user: &str) -> Option<PathBuf> {
+        Some(Path::new("/home").join(user))
+    }
+
+    fn user(&self) -> String {
+        "me".into()
+    }
+
+    fn uid(&self) -> u32 {
+        1000
+    }
+
+    fn host_name(&self) -> String {
+        "here.example".into()
+    }
+
+    fn run(&self, command: &str) -> io::Result<bool> {
+        Ok(command.len().is_multiple_of(2))
+    }
+
+    fn resolve(&self, name: &str) -> Option<String> {
+        Some(name.to_owned())
+    }
+
+    fn fill_random(&self, out: &mut [u8]) {
+        out.fill(4);
+    }
 }
 
 /// Patterns, words, numbers and durations.
@@ -51,6 +139,35 @@ pub fn known_hosts_seeds() -> Vec<Vec<u8>> {
          |1|F1E1KeoE/eEWhi10WpGv4OdiO6Y=|3988QV0VE8wmZL7suNrYQLITLCg= {key}\n"
     );
     vec![text.into_bytes()]
+}
+
+/// Options of every kind.
+#[must_use]
+pub fn authorized_keys_seeds() -> Vec<Vec<u8>> {
+    let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcH";
+    let text = format!(
+        "{key} a comment\nrestrict,from=\"10.0.0.0/8,!10.0.0.1,*.example\",expiry-time=\"20301231\" {key}\n\
+         command=\"internal-sftp -d /x -u 022\",no-pty,environment=\"A=\\\"b\\\"\" {key}\n\
+         cert-authority,principals=\"a,b\" {key}\n# comment\n"
+    );
+    let parts: [&[u8]; 2] = [
+        b"restrict,from=\"a b\"",
+        b"internal-sftp -R -d '/a b' -P remove",
+    ];
+    let mut seeds = vec![text.into_bytes()];
+    seeds.extend(parts.into_iter().map(<[u8]>::to_vec));
+    seeds
+}
+
+/// Keywords, tokens, conditions, a file that includes itself.
+#[must_use]
+pub fn ssh_config_seeds() -> Vec<Vec<u8>> {
+    let text = "Host *.example !no.example\n  Port 2222\n  HostName %h.%%\n  User \"a b\"\n\
+                Match host x,y exec \"test %h\" user me\n  IdentityFile ~/.ssh/%r-%C\n\
+                Match final all\nInclude conf.d/*\nCiphers +aes128-ctr\nKexAlgorithms ^curve*\n\
+                RekeyLimit 1G 1h\nProxyJump a@b:22,ssh://c\nConnectTimeout=1m30\nUserKnownHostsFile a b\n\
+                SetEnv A=b C=\"d e\"\nStrictHostKeyChecking accept-new\nCanonicalizeHostname yes\n";
+    vec![text.as_bytes().to_vec()]
 }
 
 /// Names with their lists.

@@ -83,6 +83,16 @@ pub const TARGETS: &[Target] = &[
         seeds: config::known_hosts_seeds,
     },
     Target {
+        name: "authorized_keys",
+        run: config::authorized_keys,
+        seeds: config::authorized_keys_seeds,
+    },
+    Target {
+        name: "ssh_config",
+        run: config::ssh_config,
+        seeds: config::ssh_config_seeds,
+    },
+    Target {
         name: "patterns",
         run: config::patterns,
         seeds: config::patterns_seeds,
