@@ -8,7 +8,7 @@ mod support;
 use std::fs;
 
 use fullbore::client::connect;
-use support::{Folder, Script, Sshd, context, host, make_key, run};
+use support::{Folder, Script, Sshd, context, host, make_key, run, start_sshd, start_sshd_with};
 
 /// An sshd with a second host key, which the client's order does not choose.
 fn with_two_keys() -> Option<(Sshd, Folder)> {
@@ -21,8 +21,12 @@ fn with_two_keys() -> Option<(Sshd, Folder)> {
     if !made.is_ok_and(|status| status.success()) {
         return None;
     }
-    let sshd = Sshd::start(&format!("HostKey {}", second.display()))?;
+    let sshd = start_sshd_with(&with_key(&second))?;
     Some((sshd, keys))
+}
+
+fn with_key(path: &std::path::Path) -> String {
+    format!("Subsystem sftp internal-sftp\nHostKey {}", path.display())
 }
 
 fn known_lines(sshd: &Sshd) -> usize {
@@ -85,7 +89,9 @@ fn keys_of_a_host_that_is_not_in_the_users_file_are_not_remembered() {
 
 #[test]
 fn revoked_host_keys_are_refused_and_so_are_lists_that_cannot_be_read() {
-    let Some(sshd) = Sshd::start("") else { return };
+    let Some(sshd) = start_sshd() else {
+        return;
+    };
     let key = fs::read_to_string(sshd.folder.file("host.pub")).unwrap();
     let other = make_key(&sshd.folder, "other");
     for (content, said) in [
@@ -117,8 +123,7 @@ fn short_rsa_keys_are_refused_on_both_sides() {
     if !made.is_ok_and(|status| status.success()) {
         return;
     }
-    let path = path.display();
-    let Some(sshd) = Sshd::start(&format!("HostKey {path}")) else {
+    let Some(sshd) = start_sshd_with(&with_key(&path)) else {
         return;
     };
     let host_key = ["HostKeyAlgorithms=rsa-sha2-512", "RequiredRSASize=3072"];
@@ -129,7 +134,7 @@ fn short_rsa_keys_are_refused_on_both_sides() {
     );
     // The other key would do.
     sshd.folder.write("authorized_keys", b"");
-    let user_key = format!("IdentityFile={path}");
+    let user_key = format!("IdentityFile={}", path.display());
     let said = failure(&sshd, &[&user_key, "RequiredRSASize=3072"]);
     assert!(
         said.contains("rsa: not used, because it has 2048 bits"),

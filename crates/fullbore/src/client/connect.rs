@@ -30,8 +30,8 @@ use super::sftp::Sftp;
 use crate::config::Environment;
 use crate::config::known_hosts::{HostName, KnownHosts, order_host_key_algorithms};
 use crate::config::ssh_config::{
-    self, AddressFamily, AlgorithmDefaults, ConfigFile, HostConfig, JumpHost, Proxy, Request,
-    UpdateHostKeys,
+    self, AddressFamily, AlgorithmDefaults, ConfigFile, HostConfig, JumpHost, LogLevel, Proxy,
+    Request, UpdateHostKeys,
 };
 use crate::config::text::reason;
 use crate::driver::clock::Clock;
@@ -148,9 +148,14 @@ async fn log_in(
     host: &HostConfig,
     context: &Context,
 ) -> Result<(), Error> {
+    let started = context.clock.now();
     let login = Login::new(&connection.core, host, context).await;
-    let trust = login.run().await?;
-    if trust == Trust::Known && host.host_keys.update != UpdateHostKeys::No {
+    let done = login.run().await?;
+    if host.session.log_level >= LogLevel::Verbose {
+        let text = connection.describe(host, &done.method, context.clock.now() - started);
+        context.asker.tell(text).await;
+    }
+    if done.trust == Trust::Known && host.host_keys.update != UpdateHostKeys::No {
         let core = Rc::clone(&connection.core);
         tokio::task::spawn_local(host_keys::learn(core, host.clone(), context.clone()));
     }
@@ -173,7 +178,7 @@ fn reach<'a>(
     Box::pin(async move {
         match &host.connection.proxy {
             None => Ok(Way {
-                stream: dial_host(host).await?,
+                stream: dial_host(host, context).await?,
                 carrier: None,
             }),
             Some(Proxy::Command(command)) => Ok(Way {
@@ -215,7 +220,7 @@ async fn jump(
     match carrier {
         Some(carrier) => through(carrier, host).await,
         None => Ok(Way {
-            stream: dial_host(host).await?,
+            stream: dial_host(host, context).await?,
             carrier: None,
         }),
     }
@@ -251,7 +256,7 @@ fn hop_config(hop: &JumpHost, context: &Context) -> Result<HostConfig, Error> {
         .map_err(|error| Error::Connect(error.to_string().into()))
 }
 
-async fn dial_host(host: &HostConfig) -> Result<Stream, Error> {
+async fn dial_host(host: &HostConfig, context: &Context) -> Result<Stream, Error> {
     let options = &host.connection;
     let failed = |why: String| Error::Connect(why.into());
     let bind = match &options.bind_address {
@@ -281,8 +286,17 @@ async fn dial_host(host: &HostConfig) -> Result<Stream, Error> {
     let mut attempts = options.connection_attempts.max(1);
     loop {
         attempts -= 1;
+        let started = context.clock.now();
         match dial::dial(&target).await {
-            Ok((socket, _)) => {
+            Ok((socket, address)) => {
+                if host.session.log_level >= LogLevel::Verbose {
+                    let millis = (context.clock.now() - started).as_secs_f64() * 1e3;
+                    let text = format!(
+                        "{}: connected to {address} in {millis:.1} ms",
+                        host.host_name
+                    );
+                    context.asker.tell(text).await;
+                }
                 return Stream::socket(socket).map_err(|error| failed(reason(&error)));
             }
             Err(error) if attempts == 0 => return Err(failed(error.to_string())),

@@ -18,6 +18,14 @@ use crate::config::text::escape_for_display;
 /// How often a passphrase is asked for, for one key. OpenSSH's number.
 const PASSPHRASES_MAX: u32 = 3;
 
+/// A login that succeeded.
+#[derive(Debug)]
+pub(super) struct LoggedIn {
+    pub(super) trust: Trust,
+    /// What did it, in words.
+    pub(super) method: String,
+}
+
 /// A login under way.
 pub(super) struct Login<'a> {
     core: &'a Core,
@@ -61,8 +69,8 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// Runs until the user is in; returns what was found about the host key.
-    pub(super) async fn run(mut self) -> Result<Trust, Error> {
+    /// Runs until the user is in; returns how that came about.
+    pub(super) async fn run(mut self) -> Result<LoggedIn, Error> {
         loop {
             let event = self
                 .core
@@ -78,9 +86,21 @@ impl<'a> Login<'a> {
                 Event::AuthNeeded => self.next_attempt().await?,
                 Event::SignatureNeeded => self.sign().await?,
                 Event::Prompt => self.answer().await?,
-                Event::Authenticated => return Ok(self.trust),
+                Event::Authenticated => return Ok(self.logged_in()),
                 _ => {}
             }
+        }
+    }
+
+    fn logged_in(self) -> LoggedIn {
+        let method = match (&self.current, self.tried.last()) {
+            (Some(candidate), _) => candidate.name.clone(),
+            (None, Some(method)) => method.clone(),
+            (None, None) => "nothing asked".to_owned(),
+        };
+        LoggedIn {
+            trust: self.trust,
+            method,
         }
     }
 

@@ -9,6 +9,7 @@ mod ask;
 mod connect;
 mod connection;
 mod core;
+mod describe;
 mod error;
 mod finish;
 mod host_key;
