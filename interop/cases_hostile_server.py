@@ -1,6 +1,7 @@
 """Servers that lie, stall or flood, against `fullbore cp`: an error that names the reason, soon, in little memory."""
 
 import contextlib
+import hashlib
 import struct
 import time
 
@@ -125,6 +126,22 @@ get_case("version-claims-4-gib", version=packet(VERSION, u32(3) + u32(0xFFFF_FFF
 get_case("handle-of-1000-bytes", by_kind={OPEN: lambda n, body: request(HANDLE, n, string(b"h" * 1000))})
 get_case("close-fails-late", by_kind={OPEN: lambda n, body: request(HANDLE, n, u32(0xFFFF_0000) + b"h")})
 get_case("never-ends", read=lambda n, offset, length: None, seconds=150)
+
+
+def digest_by_name(number, body):
+    """Only check-file-name is known: the digest of the one file there is."""
+    length = struct.unpack(">I", body[4:8])[0]
+    if body[8 : 8 + length] != b"check-file-name":
+        return request(STATUS, number, u32(8), string("no"), string(""))
+    return request(201, number, string("sha256") + hashlib.sha256(b"x" * SIZE).digest())
+
+
+@case("hostile-server-check-file-by-name-only")
+def check_file_by_name(context):
+    version = packet(VERSION, u32(3) + string("check-file-name") + string("1"))
+    server = paramiko_server(context, answering(version=version, by_kind={200: digest_by_name}))
+    _, output = context.cp(server, "-v", "--verify", server.url("file"), context.folder / "x")
+    assert "check-file" in output, output
 
 
 @case("hostile-server-close-fails-on-put")

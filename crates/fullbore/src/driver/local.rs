@@ -14,6 +14,7 @@ use std::rc::Rc;
 use fullbore_sftp::proto::{Attrs, HashAlgorithm};
 use rustix::fs::{AtFlags, CWD, FlockOperation, Timespec, Timestamps};
 
+use crate::transfer::split;
 use crate::transfer::{
     Digest, Entry, Fault, FaultKind, FileIo, Finished, Hasher, Moved, Moving, OpenHow, Side, Span,
     Whole,
@@ -238,6 +239,12 @@ impl Side for LocalSide {
         Ok(file.sync_all()?)
     }
 
+    async fn sync_name(&self, path: &[u8]) -> Result<(), Fault> {
+        let (folder, _) = split(path);
+        let folder = if folder.is_empty() { b"." } else { folder };
+        Ok(File::open(as_path(folder))?.sync_all()?)
+    }
+
     async fn mkdir(&self, path: &[u8], mode: u32) -> Result<(), Fault> {
         use std::os::unix::fs::DirBuilderExt;
         let mut builder = fs::DirBuilder::new();
@@ -278,7 +285,7 @@ impl Side for LocalSide {
 
     async fn hash(
         &self,
-        file: &Rc<File>,
+        (file, _): (&Rc<File>, &[u8]),
         algorithms: &[HashAlgorithm],
         offset: u64,
         len: u64,

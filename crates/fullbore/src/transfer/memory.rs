@@ -458,6 +458,11 @@ impl Side for MemorySide {
         self.call("fsync").await
     }
 
+    async fn sync_name(&self, path: &[u8]) -> Result<(), Fault> {
+        assert!(self.items.borrow().contains_key(path), "it has its name");
+        self.call("sync_name").await
+    }
+
     async fn mkdir(&self, path: &[u8], _: u32) -> Result<(), Fault> {
         self.call("mkdir").await?;
         let path = self.resolve(path);
@@ -516,7 +521,7 @@ impl Side for MemorySide {
 
     async fn hash(
         &self,
-        file: &OpenFile,
+        (file, _): (&OpenFile, &[u8]),
         algorithms: &[HashAlgorithm],
         offset: u64,
         len: u64,

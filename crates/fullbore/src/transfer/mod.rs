@@ -48,3 +48,4 @@ pub use run::{BYTES_IN_FLIGHT_MAX, DEPTH_MAX, FILES_IN_FLIGHT_MAX, Options, Run}
 pub use side::{
     Digest, Entry, Fault, FaultKind, FileIo, Finished, Moved, Moving, OpenHow, Side, Span, Whole,
 };
+pub(crate) use temp::split;

@@ -162,10 +162,20 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
                 return self.remove_and_rename(temp, place).await;
             }
         }
-        if let Err(fault) = &result {
-            self.drop_temp(temp, fault).await;
+        match result {
+            Ok(()) => self.sync_name(place).await,
+            Err(fault) => {
+                self.drop_temp(temp, &fault).await;
+                Err(fault)
+            }
         }
-        result
+    }
+
+    async fn sync_name(&self, place: &Place) -> Result<(), Fault> {
+        match self.options.fsync {
+            true => self.target.sync_name(&place.path).await,
+            false => Ok(()),
+        }
     }
 
     /// For a moment there is no file under the final name, but never a wrong one. Once the old one
@@ -188,6 +198,7 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
                     temp.escape_ascii()
                 );
                 Fault::new(fault.kind, text)
-            })
+            })?;
+        self.sync_name(place).await
     }
 }

@@ -267,6 +267,11 @@ impl Side for SftpSide {
         Ok(self.sftp.fsync(file).await?)
     }
 
+    /// SFTP has no such request; OpenSSH's fsync is for files.
+    async fn sync_name(&self, _: &[u8]) -> Result<(), Fault> {
+        Ok(())
+    }
+
     async fn mkdir(&self, path: &[u8], mode: u32) -> Result<(), Fault> {
         let attrs = Attrs {
             permissions: Some(mode),
@@ -314,12 +319,15 @@ impl Side for SftpSide {
 
     async fn hash(
         &self,
-        file: &Handle,
+        (file, path): (&Handle, &[u8]),
         algorithms: &[HashAlgorithm],
         offset: u64,
         len: u64,
     ) -> Result<Option<Digest>, Fault> {
-        if !self.offers(ext::CHECK_FILE).await? {
+        let by_both = self.offers(ext::CHECK_FILE).await?;
+        let by_handle = by_both || self.offers(ext::CHECK_FILE_HANDLE).await?;
+        let by_name = by_both || self.offers(ext::CHECK_FILE_NAME).await?;
+        if !by_handle && !by_name {
             return Ok(None);
         }
         if len == 0 {
@@ -337,7 +345,15 @@ impl Side for SftpSide {
             len,
             block_bytes: 0,
         };
-        let digests = match self.sftp.check_file(file, check).await {
+        let mut result = match by_handle {
+            true => self.sftp.check_file(file, check).await,
+            false => self.sftp.check_file_name(path, check).await,
+        };
+        // Servers announce the two as one, and some know only the name.
+        if by_handle && by_name && matches!(&result, Err(error) if !error.is_fatal()) {
+            result = self.sftp.check_file_name(path, check).await;
+        }
+        let digests = match result {
             Ok(digests) => digests,
             Err(error) => return unless_lost(error),
         };

@@ -218,6 +218,9 @@ pub trait Side {
     /// Brings an open file to stable storage.
     async fn fsync(&self, file: &Self::File) -> Result<(), Fault>;
 
+    /// Brings the name of a file to stable storage, where that can be asked for.
+    async fn sync_name(&self, path: &[u8]) -> Result<(), Fault>;
+
     /// Makes a folder.
     async fn mkdir(&self, path: &[u8], mode: u32) -> Result<(), Fault>;
     /// Removes a file.
@@ -245,10 +248,10 @@ pub trait Side {
     ) -> Moved;
 
     /// Digest of `len` bytes from `offset`, made where the file is, by the first of `algorithms`
-    /// that it knows; `None` if it cannot.
+    /// that it knows; `None` if it cannot. The file is given by its path, too.
     async fn hash(
         &self,
-        file: &Self::File,
+        file: (&Self::File, &[u8]),
         algorithms: &[HashAlgorithm],
         offset: u64,
         len: u64,

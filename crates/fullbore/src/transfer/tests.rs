@@ -371,6 +371,32 @@ async fn a_target_whose_size_is_wrong_never_gets_the_name() {
     }
 }
 
+#[tokio::test(flavor = "current_thread")]
+async fn fsync_is_for_the_content_before_the_name_and_for_the_name_after() {
+    for finish in [None, Some(32_768)] {
+        let (source, mut target) = (MemorySide::new(""), MemorySide::new("h:"));
+        target.finish_bytes_max = finish;
+        source.put_file(b"/f", b"content");
+        let options = Options {
+            fsync: true,
+            ..Options::default()
+        };
+        let log = Log::default();
+        let done = run(&source, &[b"/f"], &target, b"/g", options, &log).await;
+        assert!(done.expect("fine").is_success());
+        let calls = target.log.take();
+        let at = |name: &str| calls.iter().rposition(|call| call == name);
+        assert!(
+            at("write") < at("fsync") && at("fsync") < at("replace"),
+            "{calls:?}"
+        );
+        assert!(
+            at("fsync").is_some() && at("replace") < at("sync_name"),
+            "{calls:?}"
+        );
+    }
+}
+
 /// What an upload of one short file asks of the target, in order. A line is a flight; `lstat` goes
 /// while the source is opened.
 #[tokio::test(flavor = "current_thread")]
@@ -817,6 +843,9 @@ impl Side for Hostile {
     async fn fsync(&self, file: &Self::File) -> Result<(), Fault> {
         self.0.fsync(file).await
     }
+    async fn sync_name(&self, path: &[u8]) -> Result<(), Fault> {
+        self.0.sync_name(path).await
+    }
     async fn mkdir(&self, path: &[u8], mode: u32) -> Result<(), Fault> {
         self.0.mkdir(path, mode).await
     }
@@ -849,7 +878,7 @@ impl Side for Hostile {
     }
     async fn hash(
         &self,
-        file: &Self::File,
+        file: (&Self::File, &[u8]),
         algorithms: &[fullbore_sftp::proto::HashAlgorithm],
         offset: u64,
         len: u64,

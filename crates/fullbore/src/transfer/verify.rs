@@ -67,7 +67,11 @@ impl<S: Side> At<'_, S> {
         algorithms: &[HashAlgorithm],
         size: u64,
     ) -> Result<(Digest, Method), Fault> {
-        if let Some(digest) = self.side.hash(self.file, algorithms, 0, size).await? {
+        if let Some(digest) = self
+            .side
+            .hash((self.file, self.path), algorithms, 0, size)
+            .await?
+        {
             let method = if self.is_direct() {
                 Method::Local
             } else {
@@ -203,15 +207,27 @@ async fn same_by_hash<S: Side, D: Side>(
 ) -> Result<Option<(bool, &'static str)>, Fault> {
     let (from, to);
     if target.is_direct() {
-        from = source.side.hash(source.file, &ALGORITHMS, 0, len).await?;
+        from = source
+            .side
+            .hash((source.file, source.path), &ALGORITHMS, 0, len)
+            .await?;
         let Some(digest) = from else { return Ok(None) };
         let algorithms = [digest.algorithm];
-        to = target.side.hash(target.file, &algorithms, 0, len).await?;
+        to = target
+            .side
+            .hash((target.file, target.path), &algorithms, 0, len)
+            .await?;
     } else {
-        to = target.side.hash(target.file, &ALGORITHMS, 0, len).await?;
+        to = target
+            .side
+            .hash((target.file, target.path), &ALGORITHMS, 0, len)
+            .await?;
         let Some(digest) = to else { return Ok(None) };
         let algorithms = [digest.algorithm];
-        from = source.side.hash(source.file, &algorithms, 0, len).await?;
+        from = source
+            .side
+            .hash((source.file, source.path), &algorithms, 0, len)
+            .await?;
     }
     Ok(match (from, to) {
         (Some(from), Some(to)) => Some((from == to, from.algorithm.name())),
