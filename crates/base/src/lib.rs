@@ -3,6 +3,7 @@
 //! SSH's messages. Nothing here does I/O.
 
 mod buf;
+mod escape;
 mod instant;
 mod network;
 mod outlet;
@@ -14,6 +15,7 @@ mod wildcard;
 pub mod wire;
 
 pub use buf::{ByteQueue, RxBuf, TxBuf};
+pub use escape::escape_for_display;
 pub use instant::Instant;
 pub use network::Network;
 pub use outlet::{Outlet, gather, scatter};

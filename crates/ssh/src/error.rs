@@ -5,6 +5,7 @@
 
 use crate::msg::DisconnectReason;
 use crate::wire::FieldError;
+use fullbore_base::escape_for_display;
 use std::fmt;
 
 /// Why a connection is over, or why a call was refused.
@@ -419,7 +420,7 @@ impl fmt::Display for Error {
                 "no {} in common: this side offers {}; the peer offers {}",
                 what.category.text(),
                 what.local.join(","),
-                what.remote.join(",").escape_debug(),
+                escape_for_display(what.remote.join(",").as_bytes()),
             ),
             Self::ApiMisuse(misuse) => write!(f, "the engine was misused: {misuse:?}"),
             Self::Closed(closed) => closed.fmt(f),
@@ -436,7 +437,7 @@ impl fmt::Display for Closed {
             } => write!(
                 f,
                 "the peer disconnected: {} (reason {reason})",
-                description.escape_debug()
+                escape_for_display(description.as_bytes())
             ),
             Self::ByUs { description, .. } => write!(f, "disconnected: {description}"),
             Self::Eof => f.write_str("the peer closed the connection"),

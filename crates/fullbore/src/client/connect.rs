@@ -1,6 +1,7 @@
 //! From a host's configuration to a connection that is logged in: directly, through a command, or
 //! through other hosts.
 
+use fullbore_base::escape_for_display;
 use std::future::Future;
 use std::os::unix::ffi::OsStrExt;
 use std::pin::Pin;
@@ -319,7 +320,7 @@ fn run_proxy(command: &[u8], context: &Context) -> Result<Stream, Error> {
         .kill_on_drop(true)
         .spawn();
     spawned.and_then(Stream::child).map_err(|error| {
-        let (command, why) = (command.escape_ascii(), reason(&error));
+        let (command, why) = (escape_for_display(command), reason(&error));
         Error::Connect(format!("cannot run the ProxyCommand {command}: {why}").into())
     })
 }

@@ -1,5 +1,6 @@
 //! What the handles of one connection and the task that drives it share. Single-threaded.
 
+use fullbore_base::escape_for_display;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
@@ -243,12 +244,7 @@ impl State {
         match event {
             SshEvent::Opened(ch) => self.plain_event(ch, |plain| plain.is_open = true),
             SshEvent::OpenFailed(ch) => {
-                let why = match self.session.conn().open_failure(ch) {
-                    Some(why) => {
-                        format!("{} (reason {})", why.description.escape_debug(), why.reason)
-                    }
-                    None => String::new(),
-                };
+                let why = self.why_not_open(ch);
                 self.plain_event(ch, |plain| {
                     plain.failure = Some(why);
                     plain.is_closed = true;
@@ -269,7 +265,7 @@ impl State {
             }
             SshEvent::ExitSignal(ch) => {
                 let name = match self.session.conn().exit_signal(ch) {
-                    Some(signal) => signal.name.escape_ascii().to_string(),
+                    Some(signal) => escape_for_display(&signal.name),
                     None => String::new(),
                 };
                 self.plain_event(ch, |plain| {
@@ -306,6 +302,14 @@ impl State {
                 }
             }
         }
+    }
+
+    fn why_not_open(&self, ch: ChannelId) -> String {
+        let Some(why) = self.session.conn().open_failure(ch) else {
+            return String::new();
+        };
+        let text = escape_for_display(why.description.as_bytes());
+        format!("{text} (reason {})", why.reason)
     }
 
     fn plain_event(&mut self, ch: ChannelId, change: impl FnOnce(&mut Plain)) {

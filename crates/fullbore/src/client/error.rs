@@ -1,6 +1,7 @@
 //! Why an operation, a transfer or a whole connection failed, as something that can be told to a
 //! person and matched on by a program.
 
+use fullbore_base::escape_for_display;
 use std::fmt;
 use std::sync::Arc;
 
@@ -53,12 +54,6 @@ impl Error {
         self.status() == Some(Code::NoSuchFile)
     }
 
-    /// Whether the server does not know the operation.
-    #[must_use]
-    pub fn is_unsupported(&self) -> bool {
-        self.status() == Some(Code::OpUnsupported)
-    }
-
     /// Whether nothing more can be done on this connection.
     #[must_use]
     pub const fn is_fatal(&self) -> bool {
@@ -72,7 +67,7 @@ impl fmt::Display for Error {
             Self::Status { code, message } => {
                 write!(f, "{code}")?;
                 if !message.is_empty() && !message.eq_ignore_ascii_case(code.text().as_bytes()) {
-                    write!(f, ": {}", message.escape_ascii())?;
+                    write!(f, ": {}", escape_for_display(message))?;
                 }
                 Ok(())
             }

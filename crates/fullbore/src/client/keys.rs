@@ -1,5 +1,6 @@
 //! The keys that a login may try, in the order in which it should.
 
+use fullbore_base::escape_for_display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -199,7 +200,7 @@ impl Candidates {
                 Ok(key) => Identity::Key(key),
                 Err(_) => Identity::Certificate(Box::new(Certificate::from_blob(&held.blob).ok()?)),
             };
-            let comment = held.comment.escape_ascii();
+            let comment = escape_for_display(&held.comment);
             let name = format!("agent key {} ({comment})", fingerprint(&held.blob));
             Some((identity, name))
         });

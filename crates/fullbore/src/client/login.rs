@@ -343,7 +343,7 @@ impl<'a> Login<'a> {
             "{}@{}: Permission denied. The server takes: {}.",
             self.host.user,
             self.host.host_name,
-            names.escape_debug()
+            escape_for_display(names.as_bytes())
         );
         if self.tried.is_empty() {
             text.push_str(" Nothing could be tried");

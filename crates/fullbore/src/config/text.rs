@@ -1,10 +1,12 @@
-//! Small text formats that the files share: words with quotes, times, base64, escapes for display.
+//! Small text formats that the files share: words with quotes, times, base64.
 
 use std::io;
 
 use base64ct::{Base64, Encoding};
 
 use super::LINE_BYTES_MAX;
+
+pub use fullbore_base::escape_for_display;
 
 /// What an error of the operating system says, without the "(os error 28)" that the standard library
 /// puts behind it.
@@ -145,36 +147,6 @@ pub fn base64_decode(text: &[u8]) -> Option<Vec<u8>> {
     Base64::decode_vec(std::str::from_utf8(text).ok()?).ok()
 }
 
-/// A name for a person's eyes: printable text stays, everything that could steer a terminal or
-/// is not UTF-8 becomes `\n`, `\t`, `\xHH` or `\u{..}`.
-#[must_use]
-pub fn escape_for_display(name: &[u8]) -> String {
-    let mut text = String::with_capacity(name.len());
-    for chunk in name.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match c {
-                '\n' => text.push_str("\\n"),
-                '\r' => text.push_str("\\r"),
-                '\t' => text.push_str("\\t"),
-                '\\' => text.push_str("\\\\"),
-                c if steers_terminal(c) => text.extend(c.escape_unicode()),
-                c => text.push(c),
-            }
-        }
-        for byte in chunk.invalid() {
-            text.push_str(&format!("\\x{byte:02x}"));
-        }
-    }
-    text
-}
-
-/// Control characters, and the invisible ones that reorder or hide text (bidirectional marks,
-/// zero-width, line separators).
-fn steers_terminal(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -287,14 +259,5 @@ mod tests {
         ] {
             assert_eq!(base64_decode(bad.as_bytes()), None, "{bad:?}");
         }
-    }
-
-    #[test]
-    fn names_are_made_harmless_for_display() {
-        assert_eq!(escape_for_display("Füße 1".as_bytes()), "Füße 1");
-        assert_eq!(escape_for_display(b"a\xff\xfeb\n"), "a\\xff\\xfeb\\n");
-        assert_eq!(escape_for_display(b"\x1b[2J"), "\\u{1b}[2J");
-        assert_eq!(escape_for_display("a\u{202e}b".as_bytes()), "a\\u{202e}b");
-        assert_eq!(escape_for_display(b"back\\slash"), "back\\\\slash");
     }
 }

@@ -2,7 +2,7 @@
 //! from the kernel to the engine's own memory and back, nothing is buffered here.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::Interest;
@@ -103,15 +103,6 @@ impl Stream {
             Self::Socket(duplex) => write_fd(&duplex.0, cx, bytes),
             Self::Child(pipes) => write_fd(&pipes.stdin, cx, bytes),
             Self::Tunnel(tunnel) => tunnel.poll_write(cx, bytes),
-        }
-    }
-
-    /// The socket underneath, where there is one: for its options and counters.
-    #[must_use]
-    pub fn as_socket(&self) -> Option<BorrowedFd<'_>> {
-        match self {
-            Self::Socket(duplex) => Some(duplex.0.get_ref().0.as_fd()),
-            Self::Child(_) | Self::Tunnel(_) => None,
         }
     }
 }

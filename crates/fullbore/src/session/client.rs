@@ -1,5 +1,6 @@
 //! The client's side: one SSH connection, and SFTP clients on some of its channels.
 
+use fullbore_base::escape_for_display;
 use std::fmt;
 
 use fullbore_base::{Instant, TxBuf};
@@ -42,7 +43,7 @@ impl fmt::Display for LaneError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotOpened(code, text) => {
-                let text = text.escape_debug();
+                let text = escape_for_display(text.as_bytes());
                 write!(f, "the server opens no channel: {text} (reason {code})")
             }
             Self::NoSubsystem => f.write_str(
@@ -58,7 +59,7 @@ impl fmt::Display for LaneError {
                 if said.is_empty() {
                     return Ok(());
                 }
-                write!(f, ", saying: {}", said.escape_ascii())
+                write!(f, ", saying: {}", escape_for_display(said))
             }
             Self::Sftp(error) => error.fmt(f),
         }

@@ -241,12 +241,6 @@ impl ServerSession {
         self.tx.consume(n);
     }
 
-    /// SFTP sessions now.
-    #[must_use]
-    pub const fn session_count(&self) -> usize {
-        self.sessions.len()
-    }
-
     /// Operations that stores have left pending.
     #[must_use]
     pub fn pending_count(&self) -> usize {

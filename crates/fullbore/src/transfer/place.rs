@@ -1,5 +1,6 @@
 //! Names: what is under the target's, the temporary file beside it, and the rename in the end.
 
+use fullbore_base::escape_for_display;
 use fullbore_sftp::proto::{Attrs, FileType};
 
 use super::file::{Copier, FileJob, MODE_BITS};
@@ -195,7 +196,7 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
                 let text = format!(
                     "the old file was removed, but the new one could not be renamed \
                  and is kept as {}: {fault}",
-                    temp.escape_ascii()
+                    escape_for_display(temp)
                 );
                 Fault::new(fault.kind, text)
             })?;

@@ -1,5 +1,6 @@
 //! What can go wrong with the whole session ([`Error`]) and with one transfer ([`BulkError`]).
 
+use fullbore_base::escape_for_display;
 use std::fmt;
 use std::time::Duration;
 
@@ -149,7 +150,7 @@ impl fmt::Display for BulkError {
             Self::Status { code, text, offset } => {
                 write!(f, "the server refused at offset {offset}: {code}")?;
                 if !text.is_empty() && text != code.text().as_bytes() {
-                    write!(f, " ({})", text.escape_ascii())?;
+                    write!(f, " ({})", escape_for_display(text))?;
                 }
                 Ok(())
             }

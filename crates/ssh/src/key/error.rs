@@ -114,9 +114,7 @@ impl core::error::Error for KeyError {}
 /// Peer-chosen names are cut to this many bytes before they go into an error.
 const NAME_SHOWN_BYTES_MAX: usize = 64;
 
-/// A peer-chosen name as it may be shown: cut, and escaped where it is not printable ASCII.
+/// A peer-chosen name as it may be shown: cut and made harmless.
 pub(crate) fn shown(name: &[u8]) -> String {
-    name[..name.len().min(NAME_SHOWN_BYTES_MAX)]
-        .escape_ascii()
-        .to_string()
+    fullbore_base::escape_for_display(&name[..name.len().min(NAME_SHOWN_BYTES_MAX)])
 }

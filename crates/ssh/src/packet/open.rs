@@ -45,14 +45,6 @@ impl Opener {
         self.direction.stream.as_ref().map_or(&[], Inflate::output)
     }
 
-    /// As [`Opener::inflated`], to be changed in place.
-    pub(crate) fn inflated_mut(&mut self) -> &mut [u8] {
-        self.direction
-            .stream
-            .as_mut()
-            .map_or(&mut [], Inflate::output_mut)
-    }
-
     /// Opens the packet at the front of `buf` in place; `None` while it is not there in full. The
     /// length is checked as soon as it can be read, before anything is waited for.
     pub(crate) fn open(&mut self, buf: &mut [u8]) -> Result<Option<Opened>, Error> {

@@ -70,10 +70,6 @@ impl Inflate {
         &self.output
     }
 
-    pub(super) fn output_mut(&mut self) -> &mut [u8] {
-        &mut self.output
-    }
-
     /// Unpacks one packet's payload. Memory and work are bounded by `PAYLOAD_BYTES_MAX`, whatever
     /// the ratio claimed: output grows as it is filled.
     pub(super) fn run(&mut self, payload: &[u8]) -> Result<(), Error> {

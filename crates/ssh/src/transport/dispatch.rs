@@ -75,17 +75,6 @@ impl Transport {
         }
     }
 
-    /// The current message, to be changed in place.
-    pub fn payload_mut(&mut self) -> &mut [u8] {
-        match &self.current {
-            None => &mut [],
-            Some(packet) => match &packet.payload {
-                Some(range) => &mut self.rx.bytes_mut()[range.clone()],
-                None => self.opener.inflated_mut(),
-            },
-        }
-    }
-
     /// Answers the current message with UNIMPLEMENTED. What waits to be sent is bounded by
     /// `CONTROL_BYTES_MAX`: past it no further packet is opened until it is gone.
     pub fn reject_unknown(&mut self) {

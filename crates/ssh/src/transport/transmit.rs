@@ -136,14 +136,6 @@ impl Transport {
         sent
     }
 
-    /// Whether `poll_transmit` has something to append.
-    #[must_use]
-    pub fn has_to_send(&self) -> bool {
-        self.versions.to_send().is_some()
-            || self.goodbye.is_some()
-            || (self.error.is_none() && !self.control.is_empty())
-    }
-
     /// Asks for new keys now. Does nothing while an exchange is under way.
     ///
     /// # Errors
