@@ -129,6 +129,8 @@ def strangers(context):
 def login_grace(context):
     """Who never stops sending, and who never reads: both are gone soon after the login grace time."""
     server = serve(context, "--login-grace", "1")
+    # What its threads open at their start is open then.
+    still_serves(context, server)
     base = descriptors(server)
     unknown = u32(12) + b"\x06\x0a" + b"\0" * 10
 
