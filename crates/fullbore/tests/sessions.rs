@@ -25,20 +25,11 @@ use fullbore_ssh::key::{Algorithm, PrivateKey};
 use fullbore_ssh::provider::{AwsLc, SecureRandom};
 use fullbore_ssh::transport::HostKeyVerified;
 use fullbore_ssh::{ChannelId, Connection, Event as SshEvent};
-use fullbore_testkit::Folder;
+use fullbore_testkit::{Folder, seed};
 
 const MIB: u64 = 1 << 20;
 /// No simulated run here takes longer.
 const DEADLINE: Instant = Instant::from_nanos(600_000_000_000);
-
-fn seed(default: u64) -> u64 {
-    let seed = std::env::var("FULLBORE_SEED")
-        .ok()
-        .and_then(|s| s.parse().ok())
-        .unwrap_or(default);
-    println!("FULLBORE_SEED={seed}");
-    seed
-}
 
 struct TestRandom(Rng);
 

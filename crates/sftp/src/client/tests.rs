@@ -940,17 +940,8 @@ fn a_dead_session_says_from_where_to_resume() {
 
 /// Everything at once, by seed: any switch on the server, several transfers, any chunks.
 #[test]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "takes back the seed that a failure printed"
-)]
 fn random_sessions_end_right() {
-    let seeds = std::env::var("SEED").map_or(0..60, |seed| {
-        let seed = seed.parse().expect("SEED is a number");
-        seed..seed + 1
-    });
-    for seed in seeds {
-        println!("SEED={seed}");
+    for seed in fullbore_testkit::seeds(0..60) {
         let mut rng = Rng::seeded(seed);
         let size = rng.index(600_000);
         let mut peer = Peer::new(seed, pattern(seed, size));

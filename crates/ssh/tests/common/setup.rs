@@ -20,17 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use std::time::Duration;
 
-/// The seed of this run: from `FULLBORE_SEED`, else the test's own. Printed, so that a failure
-/// can be replayed.
-#[allow(clippy::disallowed_methods)]
-pub fn seed(default: u64) -> u64 {
-    let seed = std::env::var("FULLBORE_SEED")
-        .ok()
-        .and_then(|s| s.parse().ok())
-        .unwrap_or(default);
-    println!("FULLBORE_SEED={seed}");
-    seed
-}
+pub use fullbore_testkit::seed;
 
 /// Not secret at all, and the same on every run.
 pub struct TestRandom(pub Rng);

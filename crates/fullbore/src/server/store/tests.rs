@@ -707,11 +707,7 @@ fn shown(request: &Request<'_>) -> String {
 
 #[test]
 fn the_store_in_memory_agrees_with_the_real_one() {
-    let seed = std::env::var("FULLBORE_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok())
-        .unwrap_or(0x57_0e);
-    println!("seed {seed}: set FULLBORE_SEED to replay");
+    let seed = fullbore_testkit::seed(0x57_0e);
     let mut rng = Rng::seeded(seed);
     let names = [
         "a", "b", "c", "a/b", "a/c", "b/a", "a/b/c", "a/..", "/b/.", "c/", "..", "/a/./b",

@@ -91,7 +91,7 @@ fn run(seed: u64, is_server_hurt: bool, key: &Arc<PrivateKey>) -> Result<(), Err
 #[test]
 fn changed_bytes_never_panic_and_never_let_anybody_in() {
     let key = key(data!("ed25519"));
-    for seed in 0..SEEDS {
+    for seed in fullbore_testkit::seeds(0..SEEDS) {
         for is_server_hurt in [true, false] {
             if let Err(error) = run(seed, is_server_hurt, &key) {
                 // A fault of the peer's bytes, never of ours.

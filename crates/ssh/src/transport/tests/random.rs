@@ -110,8 +110,8 @@ fn run(seed: u64, client: Transport, server: Transport) -> u32 {
 
 #[test]
 fn nothing_is_lost_or_stalls_under_a_fake_provider() {
-    let mut exchanges = 0;
-    for seed in 0..300 {
+    let (mut exchanges, mut runs) = (0, 0);
+    for seed in fullbore_testkit::seeds(0..300) {
         let config = |t: TransportConfig| ServerConfig {
             transport: t,
             host_keys: vec![test_key(7)],
@@ -131,9 +131,10 @@ fn nothing_is_lost_or_stalls_under_a_fake_provider() {
             NOW,
         );
         exchanges += run(seed, client, server);
+        runs += 1;
     }
-    // The first of each run and two more on average.
-    assert!(exchanges > 600, "{exchanges}");
+    // The first of each run and, on average, one more.
+    assert!(exchanges >= 2 * runs, "{exchanges} in {runs} runs");
 }
 
 #[test]
