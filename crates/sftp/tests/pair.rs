@@ -156,6 +156,7 @@ impl Pair {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods)] // The seed comes from whoever runs the test.
 fn what_was_put_comes_back_whatever_the_stream_is_cut_into() {
     let first = std::env::var("FULLBORE_SEED").ok();
     let first: u64 = first.and_then(|seed| seed.parse().ok()).unwrap_or(1);
