@@ -28,10 +28,11 @@ type Hosts = Vec<(Place, HostConfig)>;
 
 /// Copies.
 pub(crate) fn run(plan: &CopyPlan) -> Exit {
+    let progress = Progress::new(plan);
     let hosts = match configure(plan) {
         Ok(hosts) => hosts,
-        Err(why) => {
-            output::error(&format!("fullbore: {why}"));
+        Err((host, why)) => {
+            progress.no_connection(&host, &why);
             return Exit::Connection;
         }
     };
@@ -46,14 +47,17 @@ pub(crate) fn run(plan: &CopyPlan) -> Exit {
         }
     };
     let tasks = tokio::task::LocalSet::new();
-    let exit = tasks.block_on(&runtime, until_interrupted(copy(plan, &hosts)));
+    let exit = tasks.block_on(
+        &runtime,
+        until_interrupted(&progress, copy(plan, &hosts, &progress)),
+    );
     // A question may still be open on a thread that nobody can end.
     runtime.shutdown_background();
     exit
 }
 
 /// Gives up at once on an interrupt: files under way stay under their temporary names.
-async fn until_interrupted(work: impl Future<Output = Exit>) -> Exit {
+async fn until_interrupted(progress: &Progress, work: impl Future<Output = Exit>) -> Exit {
     let (Ok(mut interrupt), Ok(mut terminate)) = (
         signal(SignalKind::interrupt()),
         signal(SignalKind::terminate()),
@@ -64,19 +68,21 @@ async fn until_interrupted(work: impl Future<Output = Exit>) -> Exit {
         exit = work => exit,
         _ = interrupt.recv() => {
             terminal::restore();
-            output::error("\rfullbore: interrupted");
+            progress.ended_early("interrupted");
             Exit::Interrupted
         }
         _ = terminate.recv() => {
             terminal::restore();
+            progress.ended_early("told to end");
             // 128 and SIGTERM's number.
             Exit::Code(143)
         }
     }
 }
 
-/// Reads the configuration of every host, before anything waits on a network.
-fn configure(plan: &CopyPlan) -> Result<Hosts, String> {
+/// Reads the configuration of every host, before anything waits on a network; or says of which one
+/// it is wrong, and why.
+fn configure(plan: &CopyPlan) -> Result<Hosts, (String, String)> {
     let mut hosts = Hosts::new();
     let places = plan.sources.iter().map(|source| &source.place);
     for place in std::iter::once(&plan.target).chain(places) {
@@ -96,7 +102,7 @@ fn configure(plan: &CopyPlan) -> Result<Hosts, String> {
         };
         let defaults = client::algorithm_defaults();
         let config = ssh_config::resolve(&Machine, &defaults, &request)
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| (host.clone(), error.to_string()))?;
         if plan.report != Report::Quiet && config.session.log_level >= LogLevel::Info {
             for warning in &config.warnings {
                 output::error(&format!("{host}: {warning}"));
@@ -151,7 +157,7 @@ impl<'a> Sessions<'a> {
         if let Some(limit) = self.plan.limit {
             sftp.connection().limit_rate(limit);
         }
-        let side = SftpSide::new(sftp, prefix(config));
+        let side = SftpSide::new(sftp, prefix(place, config));
         self.open.push((place.clone(), side.clone()));
         Ok(side)
     }
@@ -175,19 +181,24 @@ impl<'a> Sessions<'a> {
     }
 }
 
-/// What stands in front of a remote path. It identifies the place in every later run.
-fn prefix(config: &HostConfig) -> String {
-    let port = if config.port == 22 {
-        String::new()
-    } else {
-        format!("#{}", config.port)
+/// What stands in front of a remote path, as it would be typed; a port only where one was, in a URL.
+/// It identifies the place in every later run.
+fn prefix(place: &Place, config: &HostConfig) -> String {
+    let (user, host) = (&config.user, &config.original_host);
+    let host = match host.contains(':') {
+        true => format!("[{host}]"),
+        false => host.clone(),
     };
-    format!("{}@{}{port}:", config.user, config.original_host)
+    match place {
+        Place::Remote {
+            port: Some(port), ..
+        } => format!("sftp://{user}@{host}:{port}/"),
+        Place::Remote { port: None, .. } | Place::Local => format!("{user}@{host}:"),
+    }
 }
 
-async fn copy(plan: &CopyPlan, hosts: &Hosts) -> Exit {
+async fn copy(plan: &CopyPlan, hosts: &Hosts, progress: &Progress) -> Exit {
     let mut sessions = Sessions::new(plan, hosts);
-    let progress = Progress::new(plan);
     // All connections first: nothing is begun that cannot be ended.
     let places = plan.sources.iter().map(|source| &source.place);
     for place in std::iter::once(&plan.target).chain(places) {
@@ -195,14 +206,14 @@ async fn copy(plan: &CopyPlan, hosts: &Hosts) -> Exit {
             continue;
         }
         if let Err(error) = sessions.of(place).await {
-            output::error(&format!("fullbore: {error}"));
+            progress.no_connection(&place.to_string(), &error.to_string());
             return Exit::Connection;
         }
     }
     let exit = match &plan.target {
-        Place::Local => copy_to(&LocalSide, &mut sessions, &progress).await,
+        Place::Local => copy_to(&LocalSide, &mut sessions, progress).await,
         remote @ Place::Remote { .. } => match sessions.of(remote).await {
-            Ok(side) => copy_to(&side, &mut sessions, &progress).await,
+            Ok(side) => copy_to(&side, &mut sessions, progress).await,
             Err(_) => Exit::Connection,
         },
     };
@@ -244,8 +255,12 @@ async fn copy_to<D: Side>(target: &D, sessions: &mut Sessions<'_>, progress: &Pr
     let summary = run.summary();
     progress.finish(&summary);
     if summary.is_success() {
+        if plan.names_no_host() && plan.report == Report::Person {
+            progress.say("fullbore: no HOST: was named, so this was a copy on this machine");
+        }
         Exit::Done
     } else if sessions.is_any_lost().await {
+        progress.ended_early("the connection was lost");
         Exit::Connection
     } else {
         Exit::Failed

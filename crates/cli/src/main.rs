@@ -30,7 +30,13 @@ fn run(arguments: &[OsString]) -> Exit {
     if is_sftp_server(called_as) {
         return sftp_server(arguments);
     }
-    // Its options are OpenSSH's own and are not ours to read.
+    // Its options are OpenSSH's own and are not ours to read, but for the one that it lacks.
+    if let [program, command, help] = arguments
+        && command == "sftp-server"
+        && help == "--help"
+    {
+        return run(&[program.clone(), "help".into(), command.clone()]);
+    }
     if arguments.get(1).is_some_and(|word| word == "sftp-server") {
         return sftp_server(&arguments[1..]);
     }

@@ -1,6 +1,7 @@
 //! `fullbore cp`: from values to a plan, or to what is wrong with them together.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
 use fullbore::config::destination::Location;
@@ -50,6 +51,18 @@ pub(crate) enum Place {
     },
 }
 
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Place::Remote { user, host, .. } = self else {
+            return f.write_str("this machine");
+        };
+        if let Some(user) = user {
+            write!(f, "{user}@")?;
+        }
+        write!(f, "{host}:")
+    }
+}
+
 /// How progress is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Report {
@@ -59,6 +72,17 @@ pub(crate) enum Report {
     Person,
     /// JSON lines.
     Json,
+}
+
+impl CopyPlan {
+    /// Whether what looks like a host may have been meant as one: `cp FILE HOST`, the colon left out.
+    pub(crate) fn names_no_host(&self) -> bool {
+        let is_local = |place: &Place| *place == Place::Local;
+        is_local(&self.target)
+            && self.sources.iter().all(|source| is_local(&source.place))
+            && !self.target_path.contains(&b'/')
+            && !matches!(self.target_path.as_slice(), b"." | b"..")
+    }
 }
 
 /// Makes the plan.
@@ -270,6 +294,15 @@ mod tests {
         assert!(!options.resume && !options.in_place);
         assert_eq!((plan.limit, plan.report), (Some(800), Report::Json));
         assert!(!plan.needs_folder);
+    }
+
+    #[test]
+    fn a_host_without_its_colon_is_noticed() {
+        let names_no_host = |arguments: &[&str]| plan(arguments).expect("valid").names_no_host();
+        assert!(names_no_host(&["a", "h"]) && names_no_host(&["/d/a", "b.example.com"]));
+        for arguments in [["a", "h:"], ["h:a", "b"], ["a", "./h"], ["a", "."]] {
+            assert!(!names_no_host(&arguments), "{arguments:?}");
+        }
     }
 
     #[test]

@@ -54,8 +54,14 @@ impl Place {
     }
 
     fn copy(&self, server: &Server, arguments: &[&str]) -> Output {
+        let output = self.command(server, arguments).output();
+        output.expect("the program runs")
+    }
+
+    fn command(&self, server: &Server, arguments: &[&str]) -> Command {
         let known = format!("UserKnownHostsFile={}", self.at("known_hosts"));
-        Command::new(env!("CARGO_BIN_EXE_fullbore"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fullbore"));
+        command
             .args([
                 "cp",
                 "-F",
@@ -68,9 +74,8 @@ impl Place {
             ])
             .args(["-o", &known, "-o", "StrictHostKeyChecking=accept-new"])
             .args(["-o", "IdentitiesOnly=yes", "-o", "IdentityAgent=none"])
-            .args(arguments)
-            .output()
-            .expect("the program runs")
+            .args(arguments);
+        command
     }
 }
 
@@ -150,11 +155,17 @@ fn files_go_both_ways_and_the_server_stops_on_a_signal() {
     );
     let missing = place.copy(&server, &["127.0.0.1:missing", &place.at("x")]);
     assert_eq!(missing.status.code(), Some(1));
+    let stderr = text(&missing.stderr);
+    // As it would be typed, the port having come by a flag.
     assert!(
-        text(&missing.stderr).contains("missing"),
-        "{}",
-        text(&missing.stderr)
+        stderr.contains("@127.0.0.1:missing: No such file"),
+        "{stderr}"
     );
+    let url = format!("sftp://127.0.0.1:{}//missing", server.port);
+    let missing = place.copy(&server, &[&url, &place.at("x")]);
+    let stderr = text(&missing.stderr);
+    let shown = format!("@127.0.0.1:{}//missing: No such file", server.port);
+    assert!(stderr.contains(&shown), "{stderr}");
     assert_eq!(server.stop(), Some(0));
 }
 
@@ -229,6 +240,38 @@ fn an_interrupt_ends_a_copy_that_waits() {
     stream.read_exact(&mut [0; 4]).expect("it speaks");
     signal(&child, "INT");
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
+}
+
+#[test]
+fn a_copy_that_ends_early_says_how_to_go_on() {
+    let place = Place::new("early");
+    std::fs::write(place.at("up"), content(8_000_000)).expect("written");
+    for name in ["INT", "TERM"] {
+        let server = place.serve(&[]);
+        let mut copy = place.command(&server, &["-l", "8000", &place.at("up"), "127.0.0.1:there"]);
+        let copy = copy.stderr(Stdio::piped()).spawn().expect("it runs");
+        // Bytes have moved when the temporary file is not empty.
+        let root = place.at("root");
+        let has_begun = || {
+            let entries = std::fs::read_dir(&root).expect("a folder");
+            let lens = entries.map(|e| e.and_then(|e| e.metadata()).map_or(0, |m| m.len()));
+            lens.max().unwrap_or(0) > 0
+        };
+        while !has_begun() {
+            std::thread::yield_now();
+        }
+        let expected = if name == "INT" {
+            signal(&copy, "INT");
+            ("interrupted; the same command goes on", 130)
+        } else {
+            assert_eq!(server.stop(), Some(0));
+            ("the connection was lost; the same command goes on", 255)
+        };
+        let output = copy.wait_with_output().expect("it ends");
+        let stderr = text(&output.stderr);
+        assert!(stderr.contains(expected.0), "{stderr}");
+        assert_eq!(output.status.code(), Some(expected.1));
+    }
 }
 
 #[test]

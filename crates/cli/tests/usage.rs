@@ -23,8 +23,8 @@ fn usage_errors_exit_with_1_and_say_why_on_stderr() {
     let cases: &[(&[&str], &str)] = &[
         (&[], "Usage:"),
         (&["frobnicate"], "frobnicate"),
-        (&["cp"], "SRC"),
-        (&["cp", "only"], "values"),
+        (&["cp"], "Usage: fullbore cp [OPTIONS] <SRC>... <DST>"),
+        (&["cp", "only"], "<DST>"),
         (&["cp", "--frob", "a", "b"], "--frob"),
         (&["cp", "-P", "0", "a", "h:"], "0"),
         (&["cp", "-P", "x", "a", "h:"], "x"),
@@ -47,7 +47,15 @@ fn usage_errors_exit_with_1_and_say_why_on_stderr() {
 
 #[test]
 fn help_and_version_go_to_stdout() {
-    for arguments in [&["--help"][..], &["-h"], &["cp", "--help"], &["--version"]] {
+    for arguments in [
+        &["--help"][..],
+        &["-h"],
+        &["help"],
+        &["help", "cp"],
+        &["cp", "--help"],
+        &["sftp-server", "--help"],
+        &["--version"],
+    ] {
         let output = fullbore(arguments);
         assert_eq!(output.status.code(), Some(0), "{arguments:?}");
         assert_eq!(text(&output.stderr), "", "{arguments:?}");
@@ -165,6 +173,42 @@ fn no_connection_exits_with_255_and_names_the_place() {
         stderr.contains("127.0.0.1") && stderr.contains(&number),
         "{stderr}"
     );
+    // A program that reads the events is told there, and of the end as always.
+    let output = fullbore(&[
+        "cp",
+        "-F",
+        "none",
+        "--json",
+        "-P",
+        &number,
+        "/etc/hostname",
+        "127.0.0.1:",
+    ]);
+    assert_eq!(output.status.code(), Some(255));
+    assert_eq!(text(&output.stderr), "");
+    let stdout = text(&output.stdout);
+    let [failed, summary] = stdout.lines().collect::<Vec<_>>()[..] else {
+        panic!("two lines: {stdout}");
+    };
+    assert!(
+        failed.contains("\"failed\"") && failed.contains(&number),
+        "{failed}"
+    );
+    assert!(summary.contains("\"failed\":1,"), "{summary}");
+}
+
+#[test]
+fn a_copy_to_a_bare_name_says_that_no_host_was_named() {
+    let folder = Folder::new("bare");
+    std::fs::write(folder.at("a"), "x").expect("written");
+    let output = Command::new(env!("CARGO_BIN_EXE_fullbore"))
+        .args(["cp", "a", "server"])
+        .current_dir(folder.path())
+        .output()
+        .expect("the program runs");
+    assert_eq!(output.status.code(), Some(0));
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("no HOST: was named"), "{stderr}");
 }
 
 #[test]
@@ -179,7 +223,7 @@ fn local_copies_report_and_exit_as_scp() {
     );
     let stderr = text(&output.stderr);
     assert!(
-        stderr.starts_with("1 file, 100000 bytes in ") && stderr.contains("MB/s"),
+        stderr.starts_with("1 file, 100 kB in ") && stderr.contains("B/s"),
         "{stderr}"
     );
     assert!(

@@ -71,6 +71,14 @@ fn option(name: &'static str, short: char, value: &'static str, help: &'static s
         .help(help)
 }
 
+fn place(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .value_name(value)
+        .required(true)
+        .value_parser(value_parser!(OsString))
+        .help(help)
+}
+
 /// The definition.
 pub(super) fn command() -> Command {
     Command::new("cp")
@@ -80,14 +88,8 @@ pub(super) fn command() -> Command {
         .args(copy_arguments())
         .args(connection_arguments())
         .args(output_arguments())
-        .arg(
-            Arg::new("places")
-                .value_name("SRC... DST")
-                .num_args(2..)
-                .required(true)
-                .value_parser(value_parser!(OsString))
-                .help("One source or more, and the target"),
-        )
+        .arg(place("sources", "SRC", "What to copy: one or more").num_args(1..))
+        .arg(place("target", "DST", "Where to; for several sources a folder"))
 }
 
 fn copy_arguments() -> [Arg; 7] {
@@ -193,9 +195,10 @@ impl CopyValues {
                 ipv6: matches.get_flag("ipv6"),
                 batch: matches.get_flag("batch"),
             },
-            places: matches
-                .get_many("places")
-                .unwrap_or_default()
+            places: ["sources", "target"]
+                .into_iter()
+                .filter_map(|name| matches.get_many(name))
+                .flatten()
                 .cloned()
                 .collect(),
         }

@@ -49,7 +49,6 @@ pub(crate) fn command() -> Command {
         .after_help(EXAMPLES)
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .disable_help_subcommand(true)
         .subcommand(copy::command())
         .subcommand(serve::command())
         .subcommand(

@@ -18,6 +18,9 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// shows within some seconds.
 const RATE_WEIGHT: f64 = 0.3;
 
+/// Columns that are left to the name before numbers are left out.
+const NAME_COLUMNS_MIN: usize = 8;
+
 struct File {
     name: String,
     size: Option<u64>,
@@ -158,24 +161,43 @@ impl Bar {
     }
 
     fn line(&self, width: usize) -> String {
-        let mut right = String::new();
-        if let (true, 1..) = (self.is_whole_known, self.total) {
-            let percent = self.in_place.min(self.total) as f64 / self.total as f64 * 100.0;
-            right.push_str(&format!("{:3}%  ", percent as u64));
+        let mut numbers = self.numbers();
+        let room = |numbers: &[(u8, String)]| {
+            let taken: usize = numbers.iter().map(|(_, text)| 2 + columns(text)).sum();
+            width.saturating_sub(taken)
+        };
+        // Half a number would be a wrong one: it is there or it is not.
+        while room(&numbers) < NAME_COLUMNS_MIN && numbers.len() > 1 {
+            let least = numbers.iter().map(|(worth, _)| *worth).min();
+            numbers.retain(|(worth, _)| Some(*worth) != least);
         }
-        right.push_str(&format!("{:>8}", units::bytes(self.in_place)));
+        let room = room(&numbers);
+        let mut line = shorten(&self.names(), room);
+        line.push_str(&" ".repeat(room.saturating_sub(columns(&line))));
+        for (_, text) in &numbers {
+            line.push_str("  ");
+            line.push_str(text);
+        }
+        shorten(&line, width)
+    }
+
+    /// What stands on the right, each with what it is worth where there is little room.
+    fn numbers(&self) -> Vec<(u8, String)> {
+        let mut numbers = Vec::new();
+        let is_whole_known = self.is_whole_known && self.total > 0;
+        if is_whole_known {
+            let percent = self.in_place.min(self.total) as f64 / self.total as f64 * 100.0;
+            numbers.push((4, format!("{:3}%", percent as u64)));
+        }
+        numbers.push((1, format!("{:>8}", units::bytes(self.in_place))));
         if let Some(rate) = self.rate.smooth {
-            right.push_str(&format!("  {:>10}", units::rate(rate)));
+            numbers.push((2, format!("{:>10}", units::rate(rate))));
             let left = self.total.saturating_sub(self.in_place) as f64;
-            if self.is_whole_known && rate >= 1.0 && self.total > 0 {
-                right.push_str(&format!("  {:>5} left", units::duration(left / rate)));
+            if is_whole_known && rate >= 1.0 {
+                numbers.push((3, format!("{:>5} left", units::duration(left / rate))));
             }
         }
-        let room = width.saturating_sub(columns(&right) + 2);
-        let left = shorten(&self.names(), room);
-        let padding = room.saturating_sub(columns(&left));
-        let line = format!("{left}{}  {right}", " ".repeat(padding));
-        shorten(&line, width)
+        numbers
     }
 
     /// The file that was begun last, and how many others there are.
@@ -296,7 +318,7 @@ mod tests {
     #[test]
     fn names_never_steer_the_terminal_nor_overflow_it() {
         let start = Instant::now();
-        for width in [20, 21, 40, 200] {
+        for width in [2, 3, 10, 20, 21, 40, 200] {
             let mut bar = Bar::new(start, true);
             started(
                 &mut bar,
@@ -317,6 +339,28 @@ mod tests {
                 .expect("framed");
             assert!(!line.contains('\x1b'), "{line:?}");
             assert!(columns(line) < width, "{line:?} in {width}");
+        }
+    }
+
+    #[test]
+    fn in_a_narrow_terminal_numbers_are_whole_or_not_there() {
+        let start = Instant::now();
+        for (width, expected) in [
+            (80, " 40%   80.0 MB   80.0 MB/s   0:01 left"),
+            (40, "big.iso     40%   80.0 MB/s   0:01 left"),
+            (30, "big.iso       40%   0:01 left"),
+            (20, "big.iso         40%"),
+        ] {
+            let mut bar = Bar::new(start, true);
+            started(&mut bar, 0, b"big.iso", 200_000_000);
+            bar.notice(&Event::Moved {
+                file: 0,
+                bytes: 80_000_000,
+            });
+            bar.draw(start + Duration::from_secs(1), width);
+            let line = bar.line(width - 1);
+            assert!(line.ends_with(expected), "{line:?} in {width}");
+            assert_eq!(columns(&line), width - 1);
         }
     }
 

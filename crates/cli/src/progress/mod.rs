@@ -4,7 +4,7 @@ mod bar;
 mod json;
 mod units;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::IsTerminal as _;
 use std::time::Instant;
 
@@ -20,6 +20,9 @@ pub(crate) struct Progress {
     report: Report,
     verbosity: u8,
     started: Instant,
+    /// Whether a copy that ends early leaves something that the next run goes on with.
+    can_resume: bool,
+    has_begun: Cell<bool>,
     /// None without a terminal.
     bar: Option<RefCell<Bar>>,
 }
@@ -35,6 +38,8 @@ impl Progress {
             report: plan.report,
             verbosity: plan.verbosity,
             started,
+            can_resume: plan.options.resume && !plan.options.in_place,
+            has_begun: Cell::new(false),
             bar: has_bar.then(|| RefCell::new(Bar::new(started, is_whole_known))),
         }
     }
@@ -47,6 +52,31 @@ impl Progress {
             Report::Json => output::print(&json::summary(summary, seconds)),
             Report::Person => self.say(&units::summary(summary, seconds)),
         }
+    }
+
+    /// Says why there is no connection to `place`, without which nothing is begun.
+    pub(crate) fn no_connection(&self, place: &str, why: &str) {
+        if self.report != Report::Json {
+            return self.say(&format!("fullbore: {why}"));
+        }
+        self.notice(&Event::Failed {
+            file: None,
+            path: place.as_bytes(),
+            text: why,
+        });
+        self.finish(&Summary {
+            failed: 1,
+            ..Summary::default()
+        });
+    }
+
+    /// Says that a copy ended early, and what to do about it.
+    pub(crate) fn ended_early(&self, why: &str) {
+        let advice = match self.can_resume && self.has_begun.get() {
+            true => "; the same command goes on with what was under way",
+            false => "",
+        };
+        self.say(&format!("fullbore: {why}{advice}"));
     }
 
     /// Writes a line above the bar.
@@ -63,10 +93,13 @@ impl Progress {
     fn tell_person(&self, event: &Event<'_>) {
         match event {
             Event::Warning { path, text } if self.report == Report::Person => {
-                self.say(&format!("warning: {}: {text}", escape_for_display(path)));
+                self.say(&format!(
+                    "fullbore: warning: {}: {text}",
+                    escape_for_display(path)
+                ));
             }
             Event::Failed { path, text, .. } => {
-                self.say(&format!("error: {}: {text}", escape_for_display(path)));
+                self.say(&format!("fullbore: {}: {text}", escape_for_display(path)));
             }
             Event::Resumed { offset, proof, .. } if self.verbosity > 0 => {
                 self.say(&format!(
@@ -93,6 +126,9 @@ impl Progress {
 
 impl Observer for Progress {
     fn notice(&self, event: &Event<'_>) {
+        if matches!(event, Event::Started { .. }) {
+            self.has_begun.set(true);
+        }
         if self.report == Report::Json {
             if let Some(line) = json::event(event) {
                 output::print(&line);
@@ -110,10 +146,13 @@ impl Observer for Progress {
     }
 }
 
+/// A line needs the last column free, and one more.
+const WIDTH_MIN: usize = 2;
+
 /// Columns of the terminal behind the standard error; some say 0 when they do not know.
 fn terminal_width() -> usize {
     match rustix::termios::tcgetwinsize(std::io::stderr()) {
-        Ok(size) if size.ws_col > 0 => usize::from(size.ws_col).max(20),
+        Ok(size) if size.ws_col > 0 => usize::from(size.ws_col).max(WIDTH_MIN),
         _ => 80,
     }
 }

@@ -48,10 +48,10 @@ fn things(count: u64, one: &str) -> String {
 /// The last line for a person.
 pub(super) fn summary(summary: &Summary, seconds: f64) -> String {
     let mut line = format!(
-        "{}, {} bytes in {seconds:.2} s ({:.1} MB/s)",
+        "{}, {} in {seconds:.2} s ({})",
         things(summary.files, "file"),
-        summary.bytes,
-        summary.bytes as f64 / 1e6 / seconds.max(1e-3),
+        bytes(summary.bytes),
+        rate(summary.bytes as f64 / seconds.max(1e-3)),
     );
     if summary.failed > 0 {
         line.push_str(&format!(", {} failed", summary.failed));
@@ -104,7 +104,7 @@ mod tests {
         };
         assert_eq!(
             summary(&total, 2.0),
-            "1 file, 5000000 bytes in 2.00 s (2.5 MB/s)"
+            "1 file, 5.00 MB in 2.00 s (2.50 MB/s)"
         );
         total.failed = 2;
         total.warnings = 1;
