@@ -244,9 +244,9 @@ fn an_interrupt_ends_a_copy_that_waits() {
 
 #[test]
 fn a_copy_that_ends_early_says_how_to_go_on() {
-    let place = Place::new("early");
-    std::fs::write(place.at("up"), content(8_000_000)).expect("written");
     for name in ["INT", "TERM"] {
+        let place = Place::new("early");
+        std::fs::write(place.at("up"), content(8_000_000)).expect("written");
         let server = place.serve(&[]);
         let mut copy = place.command(&server, &["-l", "8000", &place.at("up"), "127.0.0.1:there"]);
         let copy = copy.stderr(Stdio::piped()).spawn().expect("it runs");
