@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use fullbore::config::Environment as _;
 use fullbore::config::prompt::{Prompter as _, Secret};
-use fullbore::config::text::parse_size;
+use fullbore::config::text::{parse_size, reason};
 use fullbore::driver::environment::Machine;
 use fullbore::driver::random::SystemRandom;
 use fullbore::driver::terminal::Person;
@@ -83,11 +83,11 @@ fn merged(values: &ServeValues) -> Result<Values, String> {
 fn from_file(file: &Path) -> Result<Values, String> {
     let named = |what: String| format!("serve: {}: {what}", file.display());
     let mut text = String::new();
-    let opened = std::fs::File::open(file).map_err(|error| named(error.to_string()))?;
+    let opened = std::fs::File::open(file).map_err(|error| named(reason(&error)))?;
     opened
         .take(settings_file::BYTES_MAX)
         .read_to_string(&mut text)
-        .map_err(|error| named(error.to_string()))?;
+        .map_err(|error| named(reason(&error)))?;
     let parsed = settings_file::parse(&text)
         .map_err(|(line, what)| format!("serve: {} line {line}: {what}", file.display()))?;
     let mut values = Values::new();
@@ -148,7 +148,7 @@ fn options(values: &ServeValues) -> Result<(ServeOptions, bool), String> {
         options.password = Some(password_hash(&file)?);
     }
     options.read_only = values.contains_key("read-only");
-    if let Some(seconds) = number::<u32>(&values, "login-grace")? {
+    if let Some(seconds) = positive(&values, "login-grace")? {
         options.login_grace = Duration::from_secs(u64::from(seconds));
     }
     if let Some(size) = word(&values, "rekey-limit")? {
@@ -156,11 +156,11 @@ fn options(values: &ServeValues) -> Result<(ServeOptions, bool), String> {
             .filter(|bytes| *bytes >= REKEY_BYTES_MIN)
             .ok_or_else(|| format!("serve: --rekey-limit {size}: a size of 64K or more"))?;
     }
-    if let Some(count) = number(&values, "connections-max")? {
-        options.gate.connections_max = count;
+    if let Some(count) = positive(&values, "connections-max")? {
+        options.gate.connections_max = count as usize;
     }
-    if let Some(count) = number(&values, "sessions-max")? {
-        options.sessions_max = count;
+    if let Some(count) = positive(&values, "sessions-max")? {
+        options.sessions_max = count as usize;
     }
     if let Some(count) = number(&values, "workers")? {
         options.workers = count;
@@ -187,6 +187,14 @@ fn number<N: FromStr>(values: &Values, name: &str) -> Result<Option<N>, String> 
     .transpose()
 }
 
+/// A limit: none at all would serve nobody.
+fn positive(values: &Values, name: &str) -> Result<Option<u32>, String> {
+    match number(values, name)? {
+        Some(0) => Err(format!("serve: --{name} 0: must be 1 or more")),
+        limit => Ok(limit),
+    }
+}
+
 /// `ADDR:PORT`, `[v6]:PORT` or `NAME:PORT`, which may be several addresses.
 fn address(word: &OsString) -> Result<Vec<SocketAddr>, String> {
     let text = word.to_string_lossy();
@@ -206,7 +214,7 @@ fn address(word: &OsString) -> Result<Vec<SocketAddr>, String> {
 
 fn password_hash(file: &Path) -> Result<PasswordHash, String> {
     let named = |why: String| format!("serve: --password-hash {}: {why}", file.display());
-    let text = std::fs::read_to_string(file).map_err(|error| named(error.to_string()))?;
+    let text = std::fs::read_to_string(file).map_err(|error| named(reason(&error)))?;
     PasswordHash::parse(text.trim()).map_err(|error| named(error.to_string()))
 }
 
@@ -320,6 +328,9 @@ mod tests {
             &["--listen", ":"],
             &["--listen", "127.0.0.1:65536"],
             &["--login-grace", "x"],
+            &["--login-grace", "0"],
+            &["--connections-max", "0"],
+            &["--sessions-max", "0"],
             &["--workers", "-1"],
             &["--config", "/does/not/exist"],
             &["--password-hash", "/does/not/exist"],

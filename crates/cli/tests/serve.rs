@@ -161,6 +161,10 @@ fn files_go_both_ways_and_the_server_stops_on_a_signal() {
         stderr.contains("@127.0.0.1:missing: No such file"),
         "{stderr}"
     );
+    let lost = place.copy(&server, &[&place.at("up"), "127.0.0.1:no/such/file"]);
+    assert_eq!(lost.status.code(), Some(1));
+    let stderr = text(&lost.stderr);
+    assert!(stderr.contains("its folder is not there"), "{stderr}");
     let url = format!("sftp://127.0.0.1:{}//missing", server.port);
     let missing = place.copy(&server, &[&url, &place.at("x")]);
     let stderr = text(&missing.stderr);

@@ -23,7 +23,7 @@ fn usage_errors_exit_with_1_and_say_why_on_stderr() {
     let cases: &[(&[&str], &str)] = &[
         (&[], "Usage:"),
         (&["frobnicate"], "frobnicate"),
-        (&["cp"], "Usage: fullbore cp [OPTIONS] <SRC>... <DST>"),
+        (&["cp"], "Usage: fullbore cp <SRC>... <DST>"),
         (&["cp", "only"], "<DST>"),
         (&["cp", "--frob", "a", "b"], "--frob"),
         (&["cp", "-P", "0", "a", "h:"], "0"),
@@ -260,6 +260,26 @@ fn local_copies_report_and_exit_as_scp() {
         &folder.at("no-folder"),
     ]);
     assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_missing_folder_and_a_source_without_end_are_named() {
+    let folder = Folder::new("named");
+    std::fs::write(folder.at("a"), "x").expect("written");
+    let output = fullbore(&["cp", &folder.at("a"), &folder.at("no/such/b")]);
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("its folder is not there"), "{stderr}");
+
+    let made = Command::new("mkfifo").arg(folder.at("pipe")).status();
+    assert!(made.expect("mkfifo runs").success());
+    for source in [&folder.at("pipe"), "/dev/zero"] {
+        let output = fullbore(&["cp", source, &folder.at("b")]);
+        assert_eq!(output.status.code(), Some(1), "{source}");
+        let stderr = text(&output.stderr);
+        assert!(stderr.contains("is a pipe, socket"), "{source}: {stderr}");
+        assert!(!std::fs::exists(folder.at("b")).expect("looked"));
+    }
 }
 
 #[test]

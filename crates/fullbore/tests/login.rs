@@ -15,7 +15,8 @@ use fullbore::driver::random::SystemRandom;
 use fullbore::server::serve::ServeOptions;
 use fullbore::server::serve::password::PasswordHash;
 use fullbore_ssh::key::Secret;
-use support::{OurServer, Script, context, host, make_key, run};
+use fullbore_testkit::ssh_keygen;
+use support::{Folder, OurServer, Script, context, host, make_key, run};
 
 /// A hash of `secret` with few rounds, made with Python's hashlib.
 const HASH: &str =
@@ -44,6 +45,7 @@ fn a_password_lets_in_after_a_wrong_one() {
             try_login(&host, &context(&script)).await.unwrap();
         });
         assert!(script.answers.lock().unwrap().is_empty());
+        assert!(script.seen().contains("denied, please try again"));
     }
     let log = server.log.0.lock().unwrap().join("\n");
     assert!(log.contains("refused password") && log.contains("accepted password"));
@@ -60,9 +62,59 @@ fn a_refused_login_names_what_was_tried_and_what_the_server_takes() {
         try_login(&host, &context(&script)).await.unwrap_err()
     });
     let text = error.to_string();
-    for part in ["Permission denied", "publickey", "/user", "password"] {
+    for part in [
+        "Permission denied",
+        "publickey",
+        "/user",
+        "password (3 times)",
+    ] {
         assert!(text.contains(part), "{part:?} is missing: {text}");
     }
+}
+
+#[test]
+fn a_question_that_nobody_answers_is_told() {
+    let server = OurServer::start(with_password);
+    let error = run(async {
+        let options = ["PreferredAuthentications=password"];
+        let host = host(&server.folder, server.port, &options);
+        let nobody = context(&Script::default());
+        try_login(&host, &nobody).await.unwrap_err()
+    });
+    let text = error.to_string();
+    assert!(text.contains("asked for and not given"), "{text}");
+}
+
+#[test]
+fn a_key_that_stays_locked_says_why() {
+    let server = OurServer::start(|_| {});
+    let user = server.folder.file("user").display().to_string();
+    ssh_keygen(&["-q", "-p", "-P", "", "-N", "right", "-f", &user]);
+    for (answers, option, expected) in [
+        (&["wrong"; 3][..], "BatchMode=no", "user (wrong passphrase)"),
+        (&[], "BatchMode=no", "user (its passphrase was asked for"),
+        (&[], "BatchMode=yes", "user (its passphrase is not asked"),
+    ] {
+        let error = run(async {
+            let host = host(&server.folder, server.port, &[option]);
+            let context = context(&Script::new(answers));
+            try_login(&host, &context).await.unwrap_err()
+        });
+        let text = error.to_string();
+        assert!(text.contains(expected), "{expected:?} is missing: {text}");
+    }
+}
+
+#[test]
+fn a_proxy_command_that_ends_is_named() {
+    let folder = Folder::new("proxy");
+    let error = run(async {
+        let host = host(&folder, 22, &["ProxyCommand=false"]);
+        let context = context(&Script::default());
+        try_login(&host, &context).await.unwrap_err()
+    });
+    let text = error.to_string();
+    assert!(text.contains("through its ProxyCommand"), "{text}");
 }
 
 #[test]
@@ -98,7 +150,9 @@ fn an_unknown_host_is_asked_about_once() {
         let host = host(&server.folder, server.port, &ask);
         let refusing = Script::new(&["no"]);
         let error = try_login(&host, &context(&refusing)).await.unwrap_err();
-        assert!(error.to_string().contains("not confirmed"), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("not confirmed"), "{text}");
+        assert!(text.contains("StrictHostKeyChecking=accept-new"), "{text}");
 
         let agreeing = Script::new(&["yes"]);
         try_login(&host, &context(&agreeing)).await.unwrap();

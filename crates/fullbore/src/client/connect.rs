@@ -337,11 +337,14 @@ fn start(host: &HostConfig, context: &Context, way: Way) -> Result<Connection, E
 }
 
 fn peer_name(host: &HostConfig) -> String {
-    if host.port == 22 {
-        host.host_name.clone()
-    } else {
-        format!("{} port {}", host.host_name, host.port)
+    let mut name = host.host_name.clone();
+    if host.port != 22 {
+        name.push_str(&format!(" port {}", host.port));
     }
+    if let Some(Proxy::Command(_)) = host.connection.proxy {
+        name.push_str(" through its ProxyCommand");
+    }
+    name
 }
 
 fn client_config(host: &HostConfig, context: &Context) -> Result<ClientConfig, Error> {

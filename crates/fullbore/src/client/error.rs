@@ -8,6 +8,8 @@ use std::sync::Arc;
 use fullbore_sftp::client::BulkError;
 use fullbore_sftp::proto::Code;
 
+use crate::config::text::reason;
+
 /// What went wrong. Cheap to clone: the end of a connection is told to everyone who waits.
 #[derive(Clone, Debug)]
 pub enum Error {
@@ -71,7 +73,12 @@ impl fmt::Display for Error {
                 }
                 Ok(())
             }
-            Self::Bulk(error) => error.fmt(f),
+            Self::Bulk(error) => match &**error {
+                BulkError::Local { offset, error } => {
+                    write!(f, "{} at offset {offset}", reason(error))
+                }
+                other => other.fmt(f),
+            },
             Self::Sftp(error) => error.fmt(f),
             Self::Connect(why) | Self::Closed(why) | Self::Exec(why) => f.write_str(why),
         }

@@ -219,7 +219,8 @@ async fn first_use(
             };
             if answer == FirstUse::Refuse {
                 return Err(format!(
-                    "{unknown}, and it was not confirmed. Its fingerprint is {print}"
+                    "{unknown}, and it was not confirmed. Its fingerprint is {print}. If that is right, \
+                     answer yes on a terminal, or give -o StrictHostKeyChecking=accept-new"
                 ));
             }
         }

@@ -26,6 +26,10 @@ pub(super) struct LoggedIn {
     pub(super) method: String,
 }
 
+/// What these methods are called among what was tried.
+const PASSWORD: &str = "password";
+const INTERACTIVE: &str = "keyboard-interactive";
+
 /// A login under way.
 pub(super) struct Login<'a> {
     core: &'a Core,
@@ -42,6 +46,10 @@ pub(super) struct Login<'a> {
     banner_told: usize,
     /// What was tried, for the error.
     tried: Vec<String>,
+    /// Why the current candidate signed nothing.
+    unsigned: Option<&'static str>,
+    /// A question for a password was not answered.
+    is_unanswered: bool,
 }
 
 impl<'a> Login<'a> {
@@ -66,6 +74,8 @@ impl<'a> Login<'a> {
             trust: Trust::Full,
             banner_told: 0,
             tried: Vec::new(),
+            unsigned: None,
+            is_unanswered: false,
         }
     }
 
@@ -129,7 +139,7 @@ impl<'a> Login<'a> {
             }
             let attempt = match method {
                 Method::PublicKey => self.key_attempt().map(Attempt::PublicKey),
-                Method::KeyboardInteractive => self.interactive_attempt(),
+                Method::KeyboardInteractive => self.interactive_attempt().await,
                 Method::Password => self.password_attempt().await,
             };
             if let Some(attempt) = attempt {
@@ -181,12 +191,21 @@ impl<'a> Login<'a> {
         Some(attempt)
     }
 
-    fn interactive_attempt(&mut self) -> Option<Attempt> {
+    /// Says that what was given just now was wrong, before the same is asked for again.
+    async fn say_if_again(&self, method: &str) {
+        if self.tried.last().is_some_and(|last| last == method) {
+            let text = "Permission denied, please try again.";
+            self.context.asker.tell(text.to_owned()).await;
+        }
+    }
+
+    async fn interactive_attempt(&mut self) -> Option<Attempt> {
         if self.trust == Trust::NoSecrets || self.interactive_left == 0 {
             return None;
         }
         self.interactive_left -= 1;
-        self.tried.push("keyboard-interactive".to_owned());
+        self.say_if_again(INTERACTIVE).await;
+        self.tried.push(INTERACTIVE.to_owned());
         Some(Attempt::KeyboardInteractive)
     }
 
@@ -195,12 +214,14 @@ impl<'a> Login<'a> {
             return None;
         }
         self.passwords_left -= 1;
+        self.say_if_again(PASSWORD).await;
         let question = format!("{}@{}'s password: ", self.host.user, self.host.host_name);
         let Some(password) = self.context.asker.secret(question).await else {
             self.passwords_left = 0;
+            self.is_unanswered = true;
             return None;
         };
-        self.tried.push("password".to_owned());
+        self.tried.push(PASSWORD.to_owned());
         Some(Attempt::Password(password))
     }
 
@@ -214,12 +235,15 @@ impl<'a> Login<'a> {
             return;
         };
         let what = match outcome {
-            Outcome::Refused => "",
-            Outcome::Partial => " (accepted, but not enough)",
-            Outcome::NoCommonAlgorithm => " (the server takes no signature algorithm of it)",
-            Outcome::SignerFailed => " (could not sign)",
+            Outcome::Refused => None,
+            Outcome::Partial => Some("accepted, but not enough"),
+            Outcome::NoCommonAlgorithm => Some("the server takes no signature algorithm of it"),
+            Outcome::SignerFailed => Some(self.unsigned.take().unwrap_or("could not sign")),
         };
-        self.tried.push(format!("{}{what}", candidate.name));
+        self.tried.push(match what {
+            Some(what) => format!("{} ({what})", candidate.name),
+            None => candidate.name,
+        });
     }
 
     /// Signs with the agent, or with a key file once its passphrase is there.
@@ -239,8 +263,11 @@ impl<'a> Login<'a> {
                 None => None,
             },
             Some(Holder::Locked(path)) => match self.unlock(&path).await {
-                Some(key) => key.sign(algorithm, &data).ok(),
-                None => None,
+                Ok(key) => key.sign(algorithm, &data).ok(),
+                Err(why) => {
+                    self.unsigned = Some(why);
+                    None
+                }
             },
             Some(Holder::Open(key)) => key.sign(algorithm, &data).ok(),
             None => None,
@@ -254,28 +281,34 @@ impl<'a> Login<'a> {
         Ok(())
     }
 
-    async fn unlock(&self, path: &std::path::Path) -> Option<PrivateKey> {
+    /// The key behind a passphrase, or why there is none.
+    async fn unlock(&self, path: &std::path::Path) -> Result<PrivateKey, &'static str> {
         if self.host.auth.batch {
-            return None;
+            return Err("its passphrase is not asked for, because BatchMode is on");
         }
-        let text = self.context.environment.read_file(path, 256 * 1024).ok()?;
+        let text = self.context.environment.read_file(path, 256 * 1024);
+        let text = text.map_err(|_| "could not be read again")?;
         let text = std::sync::Arc::new(zeroize::Zeroizing::new(text));
         for _ in 0..PASSPHRASES_MAX {
             let question = format!("Enter passphrase for key '{}': ", path.display());
-            let passphrase = self.context.asker.secret(question).await?;
-            if passphrase.is_empty() {
-                return None;
-            }
+            let passphrase = self.context.asker.secret(question).await;
+            let Some(passphrase) = passphrase.filter(|text| !text.is_empty()) else {
+                return Err("its passphrase was asked for and not given");
+            };
             // The derivation takes a good part of a second: not on the connections' thread.
             let text = text.clone();
             let opened = tokio::task::spawn_blocking(move || {
                 PrivateKey::from_file(&text, Some(&passphrase)).ok()
             });
             if let Ok(Some(key)) = opened.await {
-                return Some(key);
+                return Ok(key);
             }
+            self.context
+                .asker
+                .tell("Wrong passphrase.".to_owned())
+                .await;
         }
-        None
+        Err("wrong passphrase")
     }
 
     /// Puts the server's questions to the user.
@@ -348,7 +381,7 @@ impl<'a> Login<'a> {
         if self.tried.is_empty() {
             text.push_str(" Nothing could be tried");
         } else {
-            text.push_str(&format!(" Tried: {}", self.tried.join("; ")));
+            text.push_str(&format!(" Tried: {}", self.tried_in_words()));
         }
         for remark in &self.candidates.remarks {
             text.push_str(&format!(". {remark}"));
@@ -362,6 +395,11 @@ impl<'a> Login<'a> {
         if self.host.auth.batch {
             text.push_str(" Nobody was asked for a password, because BatchMode is on.");
         }
+        if self.is_unanswered {
+            text.push_str(
+                " A password was asked for and not given: without a terminal nobody can be asked.",
+            );
+        }
         Error::Connect(text.into())
     }
 
@@ -370,7 +408,17 @@ impl<'a> Login<'a> {
         if self.tried.is_empty() {
             return Error::Connect(error.to_string().into());
         }
-        Error::Connect(format!("{error}. Tried: {}", self.tried.join("; ")).into())
+        Error::Connect(format!("{error}. Tried: {}", self.tried_in_words()).into())
+    }
+
+    /// `key /a; password (3 times)`.
+    fn tried_in_words(&self) -> String {
+        let runs = self.tried.chunk_by(|one, next| one == next);
+        let words = runs.map(|run| match run.len() {
+            1 => run[0].clone(),
+            times => format!("{} ({times} times)", run[0]),
+        });
+        words.collect::<Vec<_>>().join("; ")
     }
 }
 

@@ -83,7 +83,16 @@ impl fmt::Display for DialError {
         let (host, port) = (&self.host, self.port);
         match &self.why {
             Why::Resolve(error) => {
-                write!(f, "cannot find the address of {host}: {}", reason(error))
+                let why = reason(error);
+                // The standard library's words for which call it was.
+                let why = why
+                    .rsplit_once("information: ")
+                    .map_or(&*why, |(_, why)| why);
+                write!(
+                    f,
+                    "cannot find the address of {host}: {why}; is the name right, or is its HostName \
+                     missing in ssh_config?"
+                )
             }
             Why::NoAddress => write!(f, "{host} has no address of the family asked for"),
             Why::Refused(tried) => {

@@ -129,7 +129,16 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
 
     async fn create_temp(&self, temp: &[u8], mode: u32) -> Result<D::File, Fault> {
         // The owner must be able to write to it, and to read it back.
-        self.target.open(temp, OpenHow::Create(mode | 0o600)).await
+        let opened = self.target.open(temp, OpenHow::Create(mode | 0o600)).await;
+        opened.map_err(|fault| match fault.kind {
+            FaultKind::NotFound => Fault::new(
+                fault.kind,
+                "its folder is not there; make that folder first",
+            ),
+            FaultKind::Denied | FaultKind::Unsupported | FaultKind::Failure | FaultKind::Lost => {
+                fault
+            }
+        })
     }
 
     /// Never empties what is there: whoever may still write to it keeps a file of his own.

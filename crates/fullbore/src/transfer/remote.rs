@@ -137,6 +137,21 @@ fn moved(result: Result<Transferred, Error>, span: Span) -> Moved {
     }
 }
 
+fn not_written(error: Error) -> Fault {
+    with_usual_reason(error.into())
+}
+
+/// OpenSSH's sftp-server has the same bare word for every reason why it cannot write; this is the
+/// one behind nearly all.
+fn with_usual_reason(mut fault: Fault) -> Fault {
+    if fault.text.ends_with(Code::Failure.text()) {
+        fault
+            .text
+            .push_str(" (it says no more; often its disk or a quota is full)");
+    }
+    fault
+}
+
 /// Only what says nothing about the session.
 fn unless_lost<T>(error: Error) -> Result<Option<T>, Fault> {
     if error.is_fatal() {
@@ -236,7 +251,7 @@ impl Side for SftpSide {
             false => Err(Fault::new(FaultKind::Unsupported, "not offered")),
         };
         Ok(Finished {
-            written: done.written.map_err(Fault::from),
+            written: done.written.map_err(not_written),
             attributes: done.attributes.map_err(Fault::from),
             synced,
             size: done.size.map_err(Fault::from),
@@ -314,7 +329,9 @@ impl Side for SftpSide {
         moving: Moving<'_>,
     ) -> Moved {
         let progress = |at: crate::client::Progress| moving(at.bytes);
-        moved(self.sftp.put(file, source, span, progress).await, span)
+        let mut moved = moved(self.sftp.put(file, source, span, progress).await, span);
+        moved.fault = moved.fault.map(with_usual_reason);
+        moved
     }
 
     async fn hash(
@@ -375,5 +392,23 @@ impl Side for SftpSide {
 
     fn identity(&self, _: &[u8]) -> Option<(u64, u64)> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_failure_to_write_gets_its_usual_reason() {
+        let refused = |message: &[u8]| {
+            let message = message.into();
+            let code = Code::Failure;
+            not_written(Error::Status { code, message }).text
+        };
+        assert!(refused(b"").contains("disk"));
+        assert!(refused(b"Failure").contains("disk"));
+        let told = refused(b"No space left on device");
+        assert!(told.ends_with("No space left on device"), "{told}");
     }
 }

@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+use fullbore_sftp::proto::Attrs;
+
 use super::observer::{Event, Observer, Summary};
 use super::side::{Fault, FaultKind, Side};
 use super::temp::{join, split};
@@ -178,6 +180,11 @@ impl<'a, D: Side> Run<'a, D> {
                 "is a folder; use -r to copy it with what is in it",
             ));
         }
+        if is_stream(attrs) {
+            return Err(Fault::failure(
+                "is a pipe, socket or terminal: it has no end to copy to; write it to a file first",
+            ));
+        }
         let target = if self.is_folder {
             match base_name(path) {
                 Some(name) => join(&self.path, name),
@@ -209,6 +216,15 @@ impl<'a, D: Side> Run<'a, D> {
         let path = &[prefix.as_bytes(), path].concat();
         self.observer.notice(&Event::Warning { path, text });
     }
+}
+
+/// Whether this is no file or disk, but something that bytes come from one after the other.
+fn is_stream(attrs: Attrs) -> bool {
+    // S_IFIFO, S_IFCHR, S_IFSOCK.
+    matches!(
+        attrs.permissions.map(|mode| mode & 0o170_000),
+        Some(0o010_000 | 0o020_000 | 0o140_000)
+    )
 }
 
 /// The last component, if it names something.

@@ -217,7 +217,7 @@ impl ServerApp for App {
             SessionEnd::Done => self.log.line(format_args!("session {ch}: sftp ended")),
             SessionEnd::Gone => self
                 .log
-                .line(format_args!("session {ch}: sftp cut off by the client")),
+                .line(format_args!("session {ch}: sftp ended with the connection")),
             SessionEnd::Failed(error) => {
                 self.log
                     .line(format_args!("session {ch}: sftp failed: {error}"));

@@ -11,6 +11,8 @@ use fullbore_ssh::key::{Algorithm, KeyError, PrivateKey};
 use fullbore_ssh::provider::SecureRandom;
 use zeroize::Zeroizing;
 
+use crate::config::text::reason;
+
 /// The longest key file that is read: an RSA-16384 key takes 13 KiB.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
@@ -64,7 +66,7 @@ impl fmt::Display for HostKeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
         match &self.why {
-            Why::Io(error) => write!(f, "host key {path}: {error}"),
+            Why::Io(error) => write!(f, "host key {path}: {}", reason(error)),
             Why::Key(error) => write!(f, "host key {path}: {error}"),
             Why::Mode(mode) => write!(
                 f,

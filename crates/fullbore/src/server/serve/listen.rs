@@ -25,6 +25,7 @@ use super::host_key::{self, HostKeyError};
 use super::log::Log;
 use super::options::ServeOptions;
 use crate::config::fingerprint;
+use crate::config::text::reason;
 use crate::driver::clock::Clock;
 use crate::driver::dial::tune;
 use crate::driver::pool::Pool;
@@ -76,15 +77,19 @@ impl fmt::Display for ServeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::HostKey(error) => error.fmt(f),
-            Self::Root(path, error) => write!(f, "cannot serve {}: {error}", path.display()),
+            Self::Root(path, error) => {
+                write!(f, "cannot serve {}: {}", path.display(), reason(error))
+            }
             Self::Listen(address, error) if error.kind() == io::ErrorKind::AddrInUse => write!(
                 f,
                 "cannot listen on {address}: another program does already; \
                  choose another port with --listen"
             ),
-            Self::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
+            Self::Listen(address, error) => {
+                write!(f, "cannot listen on {address}: {}", reason(error))
+            }
             Self::NoAddress => f.write_str("no address to listen on"),
-            Self::System(error) => write!(f, "cannot start: {error}"),
+            Self::System(error) => write!(f, "cannot start: {}", reason(error)),
         }
     }
 }

@@ -55,7 +55,7 @@ impl fmt::Display for PasswordHashError {
         f.write_str(match self {
             Self::Form => {
                 "a password hash looks like $pbkdf2-sha256$ROUNDS$SALT$HASH; \
-                 make one with: fullbore serve --hash-password"
+                 make one with: fullbore hash-password"
             }
             Self::Rounds => "the password hash must have 1000 to 10000000 rounds",
             Self::Length => "the password hash needs a salt of up to 64 bytes and a hash of 32",

@@ -103,9 +103,14 @@ impl Greeting<'_> {
                 )?;
                 writeln!(f, "(ssh-keygen -t ed25519 makes one.)")
             }
-            (count, _) => {
+            (count, has_password) => {
                 let keys = if count == 1 { "key" } else { "keys" };
-                writeln!(f, "{count} {keys} may log in, from {names}.")
+                let or = if has_password {
+                    "; or with the password"
+                } else {
+                    ""
+                };
+                writeln!(f, "{count} {keys} may log in, from {names}{or}.")
             }
         }
     }
