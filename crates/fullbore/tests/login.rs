@@ -5,8 +5,8 @@
 mod support;
 
 use std::fs;
-use std::io::Read;
-use std::net::TcpStream;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use fullbore::client::{Context, Error, Sftp, connect};
@@ -45,7 +45,9 @@ fn a_password_lets_in_after_a_wrong_one() {
             try_login(&host, &context(&script)).await.unwrap();
         });
         assert!(script.answers.lock().unwrap().is_empty());
-        assert!(script.seen().contains("denied, please try again"));
+        let seen = script.seen();
+        assert!(seen.contains("denied, please try again"), "{seen}");
+        assert!(seen.ends_with("assword: "), "{seen:?}");
     }
     let log = server.log.0.lock().unwrap().join("\n");
     assert!(log.contains("refused password") && log.contains("accepted password"));
@@ -103,6 +105,24 @@ fn a_key_that_stays_locked_says_why() {
         let text = error.to_string();
         assert!(text.contains(expected), "{expected:?} is missing: {text}");
     }
+}
+
+#[test]
+fn what_is_no_ssh_server_is_said_to_be_none() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"220 ftp ready\r\n").unwrap();
+    });
+    let folder = Folder::new("no-ssh");
+    let error = run(async {
+        let host = host(&folder, port, &[]);
+        let context = context(&Script::default());
+        try_login(&host, &context).await.unwrap_err()
+    });
+    let text = error.to_string();
+    assert!(text.contains("is the port right?"), "{text}");
 }
 
 #[test]

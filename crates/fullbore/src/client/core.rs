@@ -10,7 +10,8 @@ use std::task::{Poll, Waker};
 
 use fullbore_base::Instant;
 use fullbore_sftp::client as sftp;
-use fullbore_ssh::{ChannelId, Event as SshEvent};
+use fullbore_ssh::error::Closed;
+use fullbore_ssh::{ChannelId, Error as SshError, Event as SshEvent};
 
 use super::error::Error;
 use super::waiting::{Lanes, Plain};
@@ -176,12 +177,20 @@ impl State {
     /// Keeps why the connection is over and tells everyone who waits.
     fn close(&mut self, peer: &str) {
         if self.closed.is_none() {
-            let why = match (self.session.conn().error(), &self.broken) {
+            let conn = self.session.conn();
+            let mut why = match (conn.error(), &self.broken) {
                 (Some(error), None) => error.to_string(),
                 (None, Some(broken)) => reason(broken),
                 (Some(error), Some(broken)) => format!("{error} ({})", reason(broken)),
                 (None, None) => "connection closed".to_owned(),
             };
+            let is_silent = matches!(
+                conn.error(),
+                Some(SshError::Closed(Closed::Eof | Closed::KexTimeout))
+            );
+            if is_silent && conn.remote_version().is_empty() {
+                why.push_str("; no SSH server has spoken there: is the port right?");
+            }
             self.closed = Some(Error::Closed(format!("{peer}: {why}").into()));
         }
         if let Some(waker) = self.news_waker.take() {

@@ -325,7 +325,7 @@ impl<'a> Login<'a> {
         let mut answers = Vec::new();
         let who = format!("({}@{}) ", self.host.user, self.host.host_name);
         for prompt in &prompts.prompts {
-            let question = format!("{who}{}", printable(prompt.text.as_bytes()));
+            let question = format!("{who}{} ", printable(prompt.text.as_bytes()));
             let answer = match prompts.kind {
                 PromptKind::PasswordChange => self.new_password().await,
                 PromptKind::KeyboardInteractive if prompt.echo => asker.text(question).await,

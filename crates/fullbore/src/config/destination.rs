@@ -57,7 +57,7 @@ impl fmt::Display for DestinationError {
             DestinationError::Empty => write!(f, "an empty argument names no file"),
             DestinationError::NoHost(arg) => write!(
                 f,
-                "{arg}: no host in front of ':' (for a local file of this name write ./{arg})"
+                "'{arg}': no host in front of ':' (for a local file of this name write ./{arg})"
             ),
             DestinationError::OpenBracket(arg) => {
                 write!(
@@ -66,10 +66,10 @@ impl fmt::Display for DestinationError {
                 )
             }
             DestinationError::BadName(name) => {
-                write!(f, "{name}: not a usable host or user name")
+                write!(f, "'{name}': not a usable host or user name")
             }
             DestinationError::BadPort(port) => {
-                write!(f, "{port}: not a port (1 to 65535)")
+                write!(f, "'{port}': not a port (1 to 65535)")
             }
             DestinationError::BadEscape(arg) => {
                 write!(

@@ -187,6 +187,7 @@ impl<'a, D: Side> Run<'a, D> {
         }
         let target = if self.is_folder {
             match base_name(path) {
+                Some(name) if self.path == b"." => name.to_vec(),
                 Some(name) => join(&self.path, name),
                 // Its contents go into the folder.
                 None => self.path.clone(),
