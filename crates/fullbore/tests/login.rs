@@ -108,6 +108,28 @@ fn a_key_that_stays_locked_says_why() {
 }
 
 #[test]
+fn a_login_that_ends_after_too_many_keys_says_how_to_name_one() {
+    let server = OurServer::start(|_| {});
+    let keys: Vec<String> = (0..20)
+        .map(|i| {
+            make_key(&server.folder, &format!("wrong{i}"));
+            let file = server.folder.file(&format!("wrong{i}"));
+            format!("IdentityFile={}", file.display())
+        })
+        .collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let error = run(async {
+        let host = host(&server.folder, server.port, &keys);
+        let context = context(&Script::default());
+        try_login(&host, &context).await.unwrap_err()
+    });
+    let text = error.to_string();
+    for part in ["wrong0", "-i", "-o IdentitiesOnly=yes"] {
+        assert!(text.contains(part), "{part:?} is missing: {text}");
+    }
+}
+
+#[test]
 fn what_is_no_ssh_server_is_said_to_be_none() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -408,7 +408,14 @@ impl<'a> Login<'a> {
         if self.tried.is_empty() {
             return Error::Connect(error.to_string().into());
         }
-        Error::Connect(format!("{error}. Tried: {}", self.tried_in_words()).into())
+        let mut text = format!("{error}. Tried: {}", self.tried_in_words());
+        if self.candidates.list.len() > 1 {
+            text.push_str(
+                ". Servers end a login after some wrong keys: name the right one with -i, and add \
+                 -o IdentitiesOnly=yes",
+            );
+        }
+        Error::Connect(text.into())
     }
 
     /// `key /a; password (3 times)`.
