@@ -37,6 +37,14 @@ pub fn check(source: &Source, broken: &mut Vec<String>) {
     }
 }
 
+/// In halves, so that this file does not hold what it looks for.
+const REGISTRY_HOSTS: [&str; 4] = [
+    concat!("crates", ".io"),
+    concat!("pypi", ".org"),
+    concat!("deb.debian", ".org"),
+    concat!("registry", ".npmjs"),
+];
+
 fn check_words(source: &Source, broken: &mut Vec<String>) {
     for (i, line) in source.text.lines().enumerate() {
         let mut report = |what: &str| broken.push(format!("{}:{}: {what}", source.path, i + 1));
@@ -45,12 +53,12 @@ fn check_words(source: &Source, broken: &mut Vec<String>) {
                 report(&format!("{word} without the number of an issue"));
             }
         }
-        for path in ["/work/", "/root/.", "/home/user"] {
+        for path in [concat!("/wo", "rk/"), concat!("/ro", "ot/."), "/home/user"] {
             if line.contains(path) {
                 report("a path of somebody's machine");
             }
         }
-        for host in ["crates.io", "pypi.org", "deb.debian.org", "registry.npmjs"] {
+        for host in REGISTRY_HOSTS {
             if line.contains(host) {
                 report("the host of a registry");
             }
