@@ -6,8 +6,8 @@ from harness import MIB, case, same
 from servers import serve, sshd
 
 SIZE = 192 * MIB
-# A server that cannot hash what it has gets the last 64 MiB before the break again: blocks may be missing there.
-BREAK = 128 * MIB
+# A server that cannot hash what it has gets the last 16 MiB before the break again: blocks may be missing there.
+BREAK = 32 * MIB
 # Kbit/s, so that the break is hit.
 LIMIT = ["-l", "2000000"]
 
@@ -73,4 +73,4 @@ def changed_case(name, make_server, where):
 
 # Our server hashes all that is there; of another one's, what lies before the blocks that may be missing is read.
 changed_case("serve", serve, lambda size: [(0, 1)])
-changed_case("sshd", sshd, lambda size: [(size - 70 * MIB, 6 * MIB)])
+changed_case("sshd", sshd, lambda size: [(size - 22 * MIB, 6 * MIB)])

@@ -37,8 +37,9 @@ pub(super) const READ_BATCH_BYTES: usize = 2 * 1024;
 pub(super) const PIECE_LEN_MIN: usize = 16 * 1024;
 
 /// How far a transfer runs ahead of its oldest unanswered request, in bytes. What a broken transfer
-/// leaves behind is whole up to this much before its end, whatever the order of replies was.
-pub const SPAN_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// leaves behind is whole up to this much before its end, whatever the order of replies was. The
+/// same as the outstanding bytes at most by default: replies in order never meet it.
+pub const SPAN_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// Request size while the server's limits are unknown: the draft promises that packets of 34,000
 /// bytes are taken, and every client in use asks for 32 KiB.
