@@ -192,6 +192,9 @@ def run(ours, peer, folder, is_quick):
         line = f"| {mib} | {capped:.3f} / {free:.3f} | {free / capped:.2f} | {peak / MIB:.1f} | {theirs} |"
         lines.append(line)
         print(line, flush=True)
+    # And flat both ways where a start no longer counts.
+    large = [seconds for seconds, mib in zip(per_mib, sizes, strict=True) if mib >= 32]
+    kept &= max(large) <= FLAT_MAX * min(large)
     shown = ", ".join(f"{seconds * 1e3:.2f}" for seconds in per_mib)
     lines += ["", f"Milliseconds a MiB without a cap, by size: {shown}.", ""]
     lines += ["READ burst, 32 KiB each, no reply read for 2 s: seconds after that, and peak memory:", ""]
@@ -204,6 +207,6 @@ def run(ours, peer, folder, is_quick):
             s, p = reads(peer, folder, mib)
             theirs = f"{s:.2f} | {p / MIB:.0f}"
         lines.append(f"| {mib} | {seconds:.2f} | {peak / MIB:.1f} | {theirs} |")
-    floors = f"no cap at most {RATIO_MAX} x a cap; time per MiB at most {FLAT_MAX} x that of any smaller size; peak under {PEAK_BYTES_MAX // MIB} MiB"
+    floors = f"no cap at most {RATIO_MAX} x a cap; time per MiB at most {FLAT_MAX} x that of any smaller size, and within {FLAT_MAX} x from 32 MiB up; peak under {PEAK_BYTES_MAX // MIB} MiB"
     lines += ["", f"Floors ({floors}): {'kept' if kept else '**missed**'}."]
     return lines, kept
