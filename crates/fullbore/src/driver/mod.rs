@@ -15,4 +15,5 @@ pub mod pump;
 pub mod random;
 pub mod signals;
 pub mod stream;
+pub mod tcp_info;
 pub mod terminal;

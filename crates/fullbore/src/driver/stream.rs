@@ -2,11 +2,13 @@
 //! from the kernel to the engine's own memory and back, nothing is buffered here.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+use super::tcp_info::{self, TcpInfo};
 
 /// A descriptor in the reactor. [`AsyncFd`] wants [`AsRawFd`], which [`OwnedFd`] has.
 #[derive(Debug)]
@@ -86,6 +88,15 @@ impl Stream {
             stdin: register(stdin, Interest::WRITABLE)?,
             _child: child,
         })))
+    }
+
+    /// What the kernel knows about the TCP connection; `None` where the stream is none of its own.
+    #[must_use]
+    pub fn tcp_info(&self) -> Option<TcpInfo> {
+        match self {
+            Self::Socket(duplex) => tcp_info::read(duplex.0.get_ref().0.as_fd()).ok(),
+            Self::Child(_) | Self::Tunnel(_) => None,
+        }
     }
 
     /// Reads once into `buf`, which is not empty. `Ok(0)` is the end of the stream.
