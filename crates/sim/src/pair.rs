@@ -114,6 +114,7 @@ impl<A: Endpoint, B: Endpoint> Pair<A, B> {
             link: Link::new(LinkConfig {
                 delay: config.delay,
                 rate: config.rate,
+                ..LinkConfig::default()
             }),
             arrived: VecDeque::new(),
             is_shut: false,
@@ -217,8 +218,8 @@ impl<A: Endpoint, B: Endpoint> Pair<A, B> {
 
     fn next_event(&self) -> Option<Instant> {
         [
-            self.a_to_b.link.next_arrival(),
-            self.b_to_a.link.next_arrival(),
+            self.a_to_b.link.next_event(),
+            self.b_to_a.link.next_event(),
             self.a.poll_timeout(),
             self.b.poll_timeout(),
         ]
