@@ -44,7 +44,7 @@ def serve(context, *args, keys=None, root=None, host_key="ed25519", **options):
     return server.start(command, **options)
 
 
-def sshd(context, *lines, subsystem="internal-sftp", host_keys=tuple(KEY_TYPES), **options):
+def sshd(context, *lines, subsystem="internal-sftp", host_keys=tuple(KEY_TYPES), log_level="VERBOSE", **options):
     """OpenSSH's server, as the user who runs the tests; paths are absolute."""
     program = which("sshd")
     if context.is_root:
@@ -61,7 +61,7 @@ def sshd(context, *lines, subsystem="internal-sftp", host_keys=tuple(KEY_TYPES),
         "UsePAM no",
         "PidFile none",
         "MaxStartups 100",
-        "LogLevel VERBOSE",
+        f"LogLevel {log_level}",
         f"Subsystem sftp {subsystem}",
         *lines,
     ]

@@ -183,6 +183,13 @@ impl Connection {
         self.core.look(|state| *state.session.conn().stats())
     }
 
+    /// Key exchanges done so far, the first one counted.
+    #[must_use]
+    pub fn key_exchange_count(&self) -> u64 {
+        self.core
+            .look(|state| state.session.conn().key_exchange_count())
+    }
+
     /// What the server's version line says.
     #[must_use]
     pub fn remote_version(&self) -> Vec<u8> {

@@ -221,6 +221,12 @@ impl Connection {
         self.transport.rekey(now)
     }
 
+    /// Key exchanges done so far, the first one counted.
+    #[must_use]
+    pub const fn key_exchange_count(&self) -> u64 {
+        self.transport.key_exchange_count()
+    }
+
     /// Client: the server's host key, proved and waiting for a verdict.
     #[must_use]
     pub fn host_key(&self) -> Option<&HostKeyOffer> {

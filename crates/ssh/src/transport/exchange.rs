@@ -38,6 +38,8 @@ pub(super) struct Exchange {
     pub(super) deadline: Option<Instant>,
     /// When the keys in force were agreed on.
     pub(super) last_done: Instant,
+    /// Exchanges that the peer's NEWKEYS ended.
+    pub(super) done_count: u64,
     /// Exchanges that began.
     count: u32,
     /// The first message before the peer's first KEXINIT, which strict kex forbids.
@@ -94,6 +96,7 @@ impl Exchange {
             pending_send: None,
             deadline: None,
             last_done: now,
+            done_count: 0,
             count: 0,
             early_message: None,
             strict: false,
@@ -466,6 +469,7 @@ impl Transport {
                 );
                 self.exchange.deadline = None;
                 self.exchange.last_done = now;
+                self.exchange.done_count += 1;
                 Ok(())
             }
             step => {

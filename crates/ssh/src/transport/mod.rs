@@ -232,6 +232,12 @@ impl Transport {
         self.rekey_if_due(now);
     }
 
+    /// Key exchanges done so far, the first one counted.
+    #[must_use]
+    pub const fn key_exchange_count(&self) -> u64 {
+        self.exchange.done_count
+    }
+
     /// When the age of the keys asks for new ones.
     fn rekey_time(&self) -> Option<Instant> {
         let may_start = self.is_authenticated && self.exchange.is_idle();
