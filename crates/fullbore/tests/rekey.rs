@@ -13,9 +13,7 @@ use std::time::Duration;
 use fullbore::client::{Connection, Sftp, connect};
 use fullbore_sftp::proto::{Attrs, OpenFlags};
 use fullbore_ssh::config::RekeyLimits;
-use support::{
-    Folder, OurServer, Script, Sshd, WHOLE, bytes, context, host, run, start_sshd_with,
-};
+use support::{Folder, OurServer, Script, Sshd, WHOLE, bytes, context, host, run, start_sshd_with};
 
 const MIB: usize = 1 << 20;
 const SIZE: usize = 64 * MIB;
