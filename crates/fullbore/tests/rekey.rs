@@ -187,8 +187,9 @@ fn idle(peer: &Peer, options: &[&str]) {
         let sftp = peer.connect(options).await;
         let before = sftp.connection().key_exchange_count();
         let aged = async {
+            let mut looks = tokio::time::interval(Duration::from_millis(20));
             while sftp.connection().key_exchange_count() < before + 3 {
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                looks.tick().await;
             }
         };
         let patience = Duration::from_secs(60);
