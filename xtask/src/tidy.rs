@@ -41,7 +41,7 @@ impl Source {
 }
 
 /// Crates that touch nothing outside, and share one `clippy.toml`.
-const ENGINES: &[&str] = &["base", "ssh", "sftp", "sim"];
+const ENGINES: &[&str] = &["base", "ssh", "sftp", "tcp", "sim"];
 
 const FOLDERS_SKIPPED: &[&str] = &["target", ".git", "corpus", "artifacts", "__pycache__"];
 const TEXT_ENDINGS: &[&str] = &["rs", "toml", "md", "py", "sh", "yml", "run"];

@@ -8,6 +8,7 @@ pub mod mutate;
 pub mod sftp;
 pub mod ssh;
 pub mod store;
+pub mod tcp;
 pub mod wire;
 
 /// A target with its name and inputs to start from.
@@ -101,6 +102,11 @@ pub const TARGETS: &[Target] = &[
         name: "destination",
         run: config::destination,
         seeds: config::destination_seeds,
+    },
+    Target {
+        name: "tcp_segment",
+        run: tcp::segment,
+        seeds: tcp::segment_seeds,
     },
 ];
 

@@ -8,6 +8,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sim", &["fullbore-base"]),
     ("ssh", &["fullbore-base"]),
     ("sftp", &["fullbore-base"]),
+    ("tcp", &["fullbore-base"]),
     (
         "fullbore",
         &["fullbore-base", "fullbore-ssh", "fullbore-sftp"],
