@@ -3,152 +3,26 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod simulated;
+
 use std::io::IoSliceMut;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use fullbore::server::store::{FileStore, Options, RootPolicy};
-use fullbore::session::{
-    ClientSession, Event as ClientEvent, LaneFiles, ServerApp, ServerEvent, ServerSession,
-    SessionEnd, Start,
-};
+use fullbore::session::{ClientSession, Event as ClientEvent, LaneFiles};
 use fullbore_base::{Instant, Rate, Rng};
 use fullbore_sftp::client::{self as sftp, BlockError, Blocks, BulkId, Handle, RequestId};
 use fullbore_sftp::proto::{Attrs, OpenFlags, Reply, Request};
-use fullbore_sftp::server::Store;
 use fullbore_sim::{Endpoint, Pair, PairConfig, Stop};
-use fullbore_ssh::auth::{Attempt, AuthAnswer, ClientAuth, ServerAuth};
-use fullbore_ssh::channel::ChannelRequest;
-use fullbore_ssh::config::{ClientConfig, HostKey, ServerConfig, TransportConfig};
-use fullbore_ssh::key::{Algorithm, PrivateKey};
-use fullbore_ssh::provider::{AwsLc, SecureRandom};
+use fullbore_ssh::auth::{Attempt, ClientAuth};
+use fullbore_ssh::config::{ClientConfig, ServerConfig, TransportConfig};
 use fullbore_ssh::transport::HostKeyVerified;
 use fullbore_ssh::{ChannelId, Connection, Event as SshEvent};
 use fullbore_testkit::{Folder, seed};
+use simulated::{Files, ServerEnd, provider};
 
 const MIB: u64 = 1 << 20;
 /// No simulated run here takes longer.
 const DEADLINE: Instant = Instant::from_nanos(600_000_000_000);
-
-struct TestRandom(Rng);
-
-impl SecureRandom for TestRandom {
-    fn fill(&mut self, out: &mut [u8]) {
-        self.0.fill(out);
-    }
-}
-
-fn provider(seed: u64) -> Box<AwsLc> {
-    Box::new(AwsLc::new(Box::new(TestRandom(Rng::seeded(seed)))))
-}
-
-#[derive(Debug)]
-struct TestKey(PrivateKey);
-
-impl HostKey for TestKey {
-    fn blob(&self, algorithm: &str) -> Option<Vec<u8>> {
-        (algorithm == "ssh-ed25519").then(|| self.0.public_key().to_blob())
-    }
-
-    fn sign(&self, _algorithm: &str, data: &[u8]) -> Option<Vec<u8>> {
-        self.0.sign(Algorithm::Ed25519, data).ok()
-    }
-}
-
-// The server's end: everybody may log in, each channel gets the folder.
-
-struct Files {
-    root: PathBuf,
-    stores: Vec<(ChannelId, FileStore)>,
-    ends: Vec<SessionEnd>,
-}
-
-impl ServerApp for Files {
-    fn judge(&mut self, ch: ChannelId, request: &ChannelRequest<'_>) -> Start {
-        match request {
-            ChannelRequest::Subsystem { .. } => {
-                let root = RootPolicy::Confined {
-                    root: self.root.clone(),
-                };
-                self.stores
-                    .push((ch, FileStore::new(Options::new(root)).unwrap()));
-                Start::Sftp(fullbore_sftp::server::Config::default())
-            }
-            _ => Start::Refuse,
-        }
-    }
-
-    fn store(&mut self, ch: ChannelId) -> &mut dyn Store {
-        let found = self.stores.iter_mut().find(|(of, _)| *of == ch);
-        &mut found.unwrap().1
-    }
-
-    fn ended(&mut self, ch: ChannelId, how: SessionEnd) {
-        self.stores.retain(|(of, _)| *of != ch);
-        self.ends.push(how);
-    }
-}
-
-struct ServerEnd {
-    session: ServerSession,
-    files: Files,
-    /// Nobody is let in before.
-    opens_at: Instant,
-    is_asked: bool,
-}
-
-impl ServerEnd {
-    fn turn(&mut self, now: Instant) {
-        while let Some(event) = self.session.poll_event(now, &mut self.files) {
-            self.is_asked |= event == ServerEvent::AuthRequest;
-        }
-        if self.is_asked && now >= self.opens_at {
-            self.is_asked = false;
-            let conn = self.session.conn_mut();
-            conn.answer_auth(AuthAnswer::Accept).unwrap();
-        }
-    }
-}
-
-impl Endpoint for ServerEnd {
-    fn handle_input(&mut self, now: Instant, bytes: &[u8]) -> usize {
-        let space = self.session.input_space();
-        let taken = bytes.len().min(space.len());
-        space[..taken].copy_from_slice(&bytes[..taken]);
-        self.session.handle_input(now, taken);
-        self.turn(now);
-        taken
-    }
-
-    fn handle_eof(&mut self, now: Instant) {
-        self.session.handle_eof(now);
-    }
-
-    fn handle_timeout(&mut self, now: Instant) {
-        self.session.handle_timeout(now);
-        self.turn(now);
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        let opens = self.is_asked.then_some(self.opens_at);
-        self.session.poll_timeout().into_iter().chain(opens).min()
-    }
-
-    fn poll_transmit(&mut self, now: Instant, room: usize, out: &mut Vec<u8>) {
-        self.turn(now);
-        while self.session.pending().len() < room
-            && self.session.poll_transmit(now, &mut self.files)
-        {}
-        let n = self.session.pending().len().min(room);
-        out.extend_from_slice(&self.session.pending()[..n]);
-        self.session.sent(n);
-    }
-
-    fn is_closed(&self) -> bool {
-        self.session.conn().error().is_some()
-    }
-}
 
 // The client's end: one lane a job, all at once.
 
@@ -347,7 +221,11 @@ impl Endpoint for ClientEnd {
 }
 
 /// The two ends over a path, keys replaced after every `rekey` bytes if given.
-fn pair(config: PairConfig, folder: &Folder, rekey: Option<u64>) -> Pair<ClientEnd, ServerEnd> {
+fn pair(
+    config: PairConfig,
+    folder: &Folder,
+    rekey: Option<u64>,
+) -> Pair<ClientEnd, ServerEnd<Files>> {
     let name = TransportConfig::default().software_version;
     pair_named(config, folder, rekey, &name)
 }
@@ -358,7 +236,7 @@ fn pair_named(
     folder: &Folder,
     rekey: Option<u64>,
     name: &str,
-) -> Pair<ClientEnd, ServerEnd> {
+) -> Pair<ClientEnd, ServerEnd<Files>> {
     let mut transport = TransportConfig::default();
     if let Some(bytes) = rekey {
         transport.rekey.bytes = bytes;
@@ -370,17 +248,11 @@ fn pair_named(
         transport: transport.clone(),
         ..ClientConfig::default()
     };
-    let key = PrivateKey::from_ed25519_seed(&[7; 32]).unwrap();
     let server_config = ServerConfig {
-        auth: ServerAuth {
-            is_none_asked: true,
-            ..ServerAuth::default()
-        },
         transport: TransportConfig {
             software_version: name.to_owned(),
             ..transport
         },
-        host_keys: vec![Arc::new(TestKey(key))],
         ..ServerConfig::default()
     };
     let mut conn = Connection::client(client_config.into(), provider(config.seed), Instant::ZERO);
@@ -390,17 +262,8 @@ fn pair_named(
         contents: Contents { lanes: Vec::new() },
         jobs: Vec::new(),
     };
-    let conn = Connection::server(server_config.into(), provider(!config.seed), Instant::ZERO);
-    let server = ServerEnd {
-        session: ServerSession::new(conn, 16),
-        files: Files {
-            root: folder.0.clone(),
-            stores: Vec::new(),
-            ends: Vec::new(),
-        },
-        opens_at: Instant::ZERO,
-        is_asked: false,
-    };
+    let files = Files::new(&folder.0);
+    let server = ServerEnd::new(server_config, !config.seed, files);
     Pair::new(config, client, server)
 }
 
