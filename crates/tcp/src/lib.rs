@@ -5,7 +5,10 @@
 
 #![cfg_attr(not(test), no_std)]
 
+extern crate alloc;
+
 pub mod error;
+pub mod scoreboard;
 pub mod segment;
 mod seq;
 

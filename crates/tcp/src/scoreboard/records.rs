@@ -1,0 +1,155 @@
+//! The records in both of their orders: by position in the stream, and by time of transmission.
+//!
+//! Owns the list links and nothing of what a state means.
+
+use alloc::collections::VecDeque;
+
+use super::record::{Id, Record};
+
+/// Records of consecutive parts of the stream, and a list through those in flight.
+#[derive(Debug, Default)]
+pub struct Records {
+    records: VecDeque<Record>,
+    /// The name of the first record.
+    front: u64,
+    oldest: Option<Id>,
+    youngest: Option<Id>,
+}
+
+impl Records {
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// The names in use.
+    pub fn names(&self) -> core::ops::Range<u64> {
+        self.front..self.front + self.records.len() as u64
+    }
+
+    fn index(&self, id: Id) -> usize {
+        usize::try_from(id.0 - self.front).expect("an index is a usize")
+    }
+
+    pub fn name(&self, index: usize) -> Id {
+        Id(self.front + index as u64)
+    }
+
+    pub fn at(&self, index: usize) -> &Record {
+        &self.records[index]
+    }
+
+    pub fn record(&self, id: Id) -> &Record {
+        &self.records[self.index(id)]
+    }
+
+    pub fn record_mut(&mut self, id: Id) -> &mut Record {
+        let index = self.index(id);
+        &mut self.records[index]
+    }
+
+    pub fn first(&self) -> Option<&Record> {
+        self.records.front()
+    }
+
+    pub fn last(&self) -> Option<&Record> {
+        self.records.back()
+    }
+
+    /// Adds a record behind all others, not linked.
+    pub fn push(&mut self, record: Record) -> Id {
+        let id = self.name(self.records.len());
+        self.records.push_back(record);
+        id
+    }
+
+    /// Forgets every record in front of `id`, none of which is linked. O(1): nothing to drop.
+    pub fn forget_before(&mut self, id: u64) {
+        let count = usize::try_from(id - self.front).expect("a count of records");
+        self.records.drain(..count);
+        self.front = id;
+        // An idle connection keeps no memory of its last burst.
+        if self.records.is_empty() && self.records.capacity() > super::RECORDS_KEPT_IDLE {
+            self.records = VecDeque::new();
+        }
+    }
+
+    /// The record that was sent longest ago, of those in flight.
+    pub const fn oldest(&self) -> Option<Id> {
+        self.oldest
+    }
+
+    /// Links `id` as the one sent last. O(1).
+    pub fn link(&mut self, id: Id) {
+        let older = self.youngest.replace(id);
+        match older {
+            Some(older) => self.record_mut(older).younger = Some(id),
+            None => self.oldest = Some(id),
+        }
+        let record = self.record_mut(id);
+        (record.older, record.younger) = (older, None);
+    }
+
+    /// Takes `id` out of the list. O(1).
+    pub fn unlink(&mut self, id: Id) {
+        let record = self.record_mut(id);
+        let (older, younger) = (record.older.take(), record.younger.take());
+        match older {
+            Some(older) => self.record_mut(older).younger = younger,
+            None => self.oldest = younger,
+        }
+        match younger {
+            Some(younger) => self.record_mut(younger).older = older,
+            None => self.youngest = older,
+        }
+    }
+
+    /// The names in the order of transmission.
+    #[cfg(test)]
+    pub fn by_transmission(&self) -> impl Iterator<Item = Id> + '_ {
+        core::iter::successors(self.oldest, |&id| self.record(id).younger)
+    }
+
+    /// The index of the first record whose start is at or behind `position`, and how many records
+    /// were looked at. At most 1 + log2(n + 1): a guess that takes all records as equally long,
+    /// which is right in a bulk transfer, then halving.
+    pub fn lower_bound(&self, position: u64) -> (usize, u64) {
+        let (Some(first), Some(last)) = (self.first(), self.last()) else {
+            return (0, 0);
+        };
+        if position <= first.start {
+            return (0, 0);
+        }
+        if position >= last.end() {
+            return (self.records.len(), 0);
+        }
+        let guess = self.guess(position, first.start, last.end());
+        let record = &self.records[guess];
+        if position > record.start && position <= record.end() {
+            return (guess + 1, 1);
+        }
+        let (mut low, mut high) = if position <= record.start {
+            (0, guess)
+        } else {
+            (guess + 1, self.records.len())
+        };
+        let mut examined = 1;
+        while low < high {
+            let middle = low + (high - low) / 2;
+            examined += 1;
+            if self.records[middle].start < position {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        (low, examined)
+    }
+
+    /// The index of the record that would end at or hold `position`, if all were equally long.
+    fn guess(&self, position: u64, start: u64, end: u64) -> usize {
+        let count = self.records.len() as u64;
+        let offset = u128::from(position - start - 1) * u128::from(count);
+        let guess = offset / u128::from(end - start);
+        usize::try_from(guess).expect("it is below the count")
+    }
+}
