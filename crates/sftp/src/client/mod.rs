@@ -198,6 +198,13 @@ impl Client {
         self.table.len()
     }
 
+    /// Whether there is something to send that does not wait for a reply: it is held up by the outlet
+    /// or by [`Client::outstanding_bytes_max`].
+    #[must_use]
+    pub fn has_more_to_send(&self) -> bool {
+        !self.queue.is_empty() || !self.ready.is_empty()
+    }
+
     /// Sets how many bytes of READs and WRITEs may be unanswered at once, from now on. What is
     /// outstanding already stays so. One request is always allowed.
     pub const fn set_outstanding_bytes_max(&mut self, bytes: u64) {

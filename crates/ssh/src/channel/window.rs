@@ -113,6 +113,8 @@ impl LocalWindow {
 #[derive(Debug)]
 pub struct RemoteWindow {
     window: u32,
+    /// Most credit ever held.
+    window_peak: u32,
     maxpacket: u32,
     limited_since: Option<Instant>,
     limited: Duration,
@@ -129,6 +131,7 @@ impl RemoteWindow {
         }
         Ok(Self {
             window,
+            window_peak: window,
             maxpacket,
             limited_since: None,
             limited: Duration::ZERO,
@@ -139,6 +142,12 @@ impl RemoteWindow {
     #[must_use]
     pub const fn window(&self) -> u32 {
         self.window
+    }
+
+    /// Most credit ever held: as far as the peer's window is known to reach.
+    #[must_use]
+    pub const fn window_peak(&self) -> u32 {
+        self.window_peak
     }
 
     /// Longest data field of one message.
@@ -156,6 +165,7 @@ impl RemoteWindow {
             .window
             .checked_add(credit)
             .ok_or(PeerMisbehaved::WindowOverflow)?;
+        self.window_peak = self.window_peak.max(self.window);
         if self.window > 0
             && let Some(since) = self.limited_since.take()
         {
@@ -246,6 +256,16 @@ mod tests {
         assert!(!window.is_due());
         window.on_consumed(1);
         assert!(window.is_due());
+    }
+
+    #[test]
+    fn the_most_credit_ever_held_is_kept() {
+        let mut window = RemoteWindow::new(0, 100).expect("packets");
+        let now = Instant::ZERO;
+        window.on_adjust(now, 2000).expect("within range");
+        window.take(1500);
+        window.on_adjust(now, 1400).expect("within range");
+        assert_eq!((window.window(), window.window_peak()), (1900, 2000));
     }
 
     #[test]

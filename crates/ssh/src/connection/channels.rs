@@ -114,6 +114,20 @@ impl Connection {
         Some((remote.window.window(), remote.window.maxpacket()))
     }
 
+    /// Most credit that the channel ever held from the peer: 0 until it is open.
+    #[must_use]
+    pub fn remote_window_peak(&self, ch: ChannelId) -> u32 {
+        let remote = self.table.by_id(ch).and_then(|c| c.remote.as_ref());
+        remote.map_or(0, |remote| remote.window.window_peak())
+    }
+
+    /// How many bytes the peer may have on their way and unread on the channel; 0 for no channel.
+    #[must_use]
+    pub fn local_window(&self, ch: ChannelId) -> u32 {
+        let channel = self.table.by_id(ch);
+        channel.map_or(0, |channel| channel.input.window.target())
+    }
+
     /// Time that bytes of the channel waited for nothing but the peer's window, up to `now`.
     #[must_use]
     pub fn window_limited(&self, now: Instant, ch: ChannelId) -> Duration {

@@ -35,6 +35,8 @@ pub(super) struct Liveness {
     /// The ping that is under way: its number and when it was queued.
     ping: Option<(u64, Instant)>,
     pings: u64,
+    /// How long the answer to the last ping took, from end to end.
+    pong: Option<Duration>,
     srtt: Option<Duration>,
 }
 
@@ -53,6 +55,7 @@ impl Liveness {
             pending_len: 0,
             ping: None,
             pings: 0,
+            pong: None,
             srtt: None,
         }
     }
@@ -114,6 +117,18 @@ impl Connection {
         self.liveness.ping = Some((number, now));
     }
 
+    /// How long the answer to the last ping took: the path, and whatever stood in front of it.
+    #[must_use]
+    pub const fn pong(&self) -> Option<Duration> {
+        self.liveness.pong
+    }
+
+    /// When something last came from the peer.
+    #[must_use]
+    pub const fn last_input(&self) -> Instant {
+        self.liveness.last_input
+    }
+
     /// Takes PONG's data.
     pub(super) fn on_pong(&mut self, now: Instant, data: &[u8]) -> Result<(), Error> {
         match self.liveness.ping {
@@ -127,6 +142,7 @@ impl Connection {
 
     pub(super) fn on_rtt_sample(&mut self, sample: Duration) {
         self.liveness.ping = None;
+        self.liveness.pong = Some(sample);
         self.liveness.on_sample(sample);
         self.stats.rtt_count += 1;
     }
