@@ -11,6 +11,7 @@ use fullbore::config::{Environment, text};
 use fullbore::driver::clock::Clock;
 use fullbore::driver::environment::Machine;
 use fullbore::driver::local::LocalSide;
+use fullbore::driver::signals::raise_file_limit;
 use fullbore::driver::terminal::{self, Person};
 use fullbore::transfer::{Event, Fault, FaultKind, Observer, Run, SftpSide, Side, glob};
 use tokio::signal::unix::{SignalKind, signal};
@@ -28,6 +29,8 @@ type Hosts = Vec<(Place, HostConfig)>;
 
 /// Copies.
 pub(crate) fn run(plan: &CopyPlan) -> Exit {
+    // Each file in flight is one.
+    raise_file_limit();
     let progress = Progress::new(plan);
     let hosts = match configure(plan) {
         Ok(hosts) => hosts,
@@ -211,7 +214,7 @@ async fn copy(plan: &CopyPlan, hosts: &Hosts, progress: &Progress) -> Exit {
         }
     }
     let exit = match &plan.target {
-        Place::Local => copy_to(&LocalSide, &mut sessions, progress).await,
+        Place::Local => copy_to(&LocalSide::new(), &mut sessions, progress).await,
         remote @ Place::Remote { .. } => match sessions.of(remote).await {
             Ok(side) => copy_to(&side, &mut sessions, progress).await,
             Err(_) => Exit::Connection,
@@ -245,7 +248,7 @@ async fn copy_to<D: Side>(target: &D, sessions: &mut Sessions<'_>, progress: &Pr
     };
     for (place, paths) in expanded {
         match place {
-            Place::Local => run.copy_from(&LocalSide, &paths).await,
+            Place::Local => run.copy_from(&LocalSide::new(), &paths).await,
             Place::Remote { .. } => match sessions.of(place).await {
                 Ok(side) => run.copy_from(&side, &paths).await,
                 Err(_) => return Exit::Connection,

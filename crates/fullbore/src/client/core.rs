@@ -222,7 +222,6 @@ impl State {
                 if let Some(waker) = lane.calls.get_mut(&id).and_then(Option::take) {
                     waker.wake();
                 }
-                lane.wake_room();
             }
             sftp::Event::Progress(id) => {
                 if let Some(waker) = lane.bulks.get_mut(&id).and_then(|b| b.waker.take()) {
@@ -231,7 +230,6 @@ impl State {
             }
             sftp::Event::BulkDone(id) => {
                 lane.files.0.remove(&id);
-                lane.wake_room();
                 let Some(bulk) = lane.bulks.get_mut(&id) else {
                     return;
                 };
@@ -336,6 +334,22 @@ struct Task<'a> {
 }
 
 impl Task<'_> {
+    /// Wakes who waits for room on a lane that has some.
+    fn offer_room(&mut self) {
+        let State { session, lanes, .. } = &mut *self.state;
+        for (ch, lane) in &mut lanes.0 {
+            if lane.room.is_empty() {
+                continue;
+            }
+            if let Some(client) = session.lane(*ch)
+                && client.has_room()
+            {
+                // A reply leads to another turn.
+                lane.wake_room(client.outstanding_count() == 0);
+            }
+        }
+    }
+
     /// Tells waiting calls what happened. Returns whether anything did.
     fn take_events(&mut self, now: Instant) -> bool {
         for taken in 0..EVENTS_PER_TURN {
@@ -379,7 +393,9 @@ impl Driven for Task<'_> {
         let _ = self.take_events(now);
         let state = &mut *self.state;
         let is_written = state.session.poll_transmit(now, &mut state.lanes);
-        self.take_events(now) | is_written
+        let has_events = self.take_events(now);
+        self.offer_room();
+        has_events | is_written
     }
 
     fn pending(&self) -> &[u8] {

@@ -199,7 +199,7 @@ impl Lane {
                 if state.session.lane(self.ch).is_some_and(&has_room) {
                     return Poll::Ready(Ok(()));
                 }
-                state.lanes.of(self.ch).room.push(cx.waker().clone());
+                state.lanes.of(self.ch).room.push_back(cx.waker().clone());
                 Poll::Pending
             })
         })

@@ -1,6 +1,6 @@
 //! What waits for a connection: calls, transfers with their files, and users of plain channels.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSliceMut};
 use std::rc::Rc;
 use std::task::{Context, Waker};
@@ -11,6 +11,10 @@ use fullbore_ssh::ChannelId;
 use crate::session::LaneFiles;
 use crate::transfer::FileIo;
 
+/// Calls that are woken at a time when there is room: what they ask for, with the content of short
+/// files, is about what the queue of requests holds.
+const ROOM_WAKES_MAX: usize = 32;
+
 /// The files and the waiting calls of all lanes.
 #[derive(Debug, Default)]
 pub(super) struct Lanes(pub(super) BTreeMap<ChannelId, LaneState>);
@@ -20,8 +24,8 @@ pub(super) struct LaneState {
     pub(super) files: LaneBlocks,
     /// Calls that wait for their replies.
     pub(super) calls: BTreeMap<RequestId, Option<Waker>>,
-    /// Calls that wait for room to ask.
-    pub(super) room: Vec<Waker>,
+    /// Calls that wait for room to ask, who waits longest first.
+    pub(super) room: VecDeque<Waker>,
     pub(super) bulks: BTreeMap<BulkId, BulkState>,
     pub(super) ready: Vec<Waker>,
 }
@@ -120,15 +124,21 @@ impl LaneState {
         }
     }
 
-    pub(super) fn wake_room(&mut self) {
-        for waker in self.room.drain(..) {
+    /// Wakes some who wait for room: each takes some, and the next are woken in the next turn. `all`
+    /// where no turn is sure to follow.
+    pub(super) fn wake_room(&mut self, all: bool) {
+        let count = if all { self.room.len() } else { ROOM_WAKES_MAX };
+        for _ in 0..count {
+            let Some(waker) = self.room.pop_front() else {
+                return;
+            };
             waker.wake();
         }
     }
 
     pub(super) fn wake_all(&mut self) {
         self.wake_ready();
-        self.wake_room();
+        self.wake_room(true);
         for waker in self.calls.values_mut().filter_map(Option::take) {
             waker.wake();
         }

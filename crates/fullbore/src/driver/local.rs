@@ -13,19 +13,54 @@ use std::rc::Rc;
 
 use fullbore_sftp::proto::{Attrs, HashAlgorithm};
 use rustix::fs::{AtFlags, CWD, FlockOperation, Timespec, Timestamps};
+use rustix::process::{Resource, getrlimit};
 
 use crate::transfer::split;
 use crate::transfer::{
-    Digest, Entry, Fault, FaultKind, FileIo, Finished, Hasher, Moved, Moving, OpenHow, Side, Span,
-    Whole,
+    Batch, Digest, Entry, Fault, FaultKind, FileIo, Finished, Hasher, Moved, Moving, OpenHow, Side,
+    Span, Whole,
 };
 
 /// Bytes read at a time where this machine's files are hashed or copied.
 const BLOCK_BYTES: usize = 1024 * 1024;
 
+/// Entries of a folder that are looked at together: fewer at first, because many folders may begin.
+const ENTRIES_AT_FIRST: usize = 128;
+const ENTRIES_MAX: usize = 1024;
+
+/// Descriptors that are left to sockets, the terminal and what else a program has open.
+const DESCRIPTORS_SPARE: u64 = 64;
+
 /// The files of this machine, as the current user may use them.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LocalSide;
+#[derive(Clone, Copy, Debug)]
+pub struct LocalSide {
+    handles_max: Option<usize>,
+}
+
+/// A folder of this machine that is being listed.
+#[derive(Debug)]
+pub struct LocalListing {
+    folder: fs::ReadDir,
+    batch_len: usize,
+}
+
+impl LocalSide {
+    /// With as many files open at once as the process may have by now.
+    #[must_use]
+    pub fn new() -> Self {
+        let descriptors = getrlimit(Resource::Nofile).current;
+        let handles = descriptors.map(|max| max.saturating_sub(DESCRIPTORS_SPARE).max(2));
+        Self {
+            handles_max: handles.map(|max| usize::try_from(max).unwrap_or(usize::MAX)),
+        }
+    }
+}
+
+impl Default for LocalSide {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 fn as_path(path: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path))
@@ -101,6 +136,7 @@ async fn pump(from: &dyn FileIo, to: &dyn FileIo, span: Span, moving: Moving<'_>
 
 impl Side for LocalSide {
     type File = Rc<File>;
+    type Listing = LocalListing;
 
     fn prefix(&self) -> &str {
         ""
@@ -137,10 +173,20 @@ impl Side for LocalSide {
         Ok(path.to_vec())
     }
 
-    async fn list(&self, path: &[u8]) -> Result<Vec<Entry>, Fault> {
+    async fn list(&self, path: &[u8]) -> Result<LocalListing, Fault> {
+        Ok(LocalListing {
+            folder: fs::read_dir(as_path(path))?,
+            batch_len: ENTRIES_AT_FIRST,
+        })
+    }
+
+    async fn next_entries(&self, listing: &mut LocalListing) -> Result<Batch, Fault> {
         let mut entries = Vec::new();
-        for entry in fs::read_dir(as_path(path))? {
-            let entry = entry?;
+        while entries.len() < listing.batch_len {
+            let Some(entry) = listing.folder.next().transpose()? else {
+                let is_last = true;
+                return Ok(Batch { entries, is_last });
+            };
             match entry.metadata() {
                 Ok(metadata) => entries.push(Entry {
                     attrs: attrs_of(&metadata),
@@ -151,7 +197,16 @@ impl Side for LocalSide {
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(entries)
+        listing.batch_len = ENTRIES_MAX;
+        let is_last = false;
+        Ok(Batch { entries, is_last })
+    }
+
+    async fn stop_listing(&self, _: LocalListing) {}
+
+    /// What the program may have open, less what is not for files to be copied.
+    fn handles_max(&self) -> Option<usize> {
+        self.handles_max
     }
 
     async fn open(&self, path: &[u8], how: OpenHow) -> Result<Rc<File>, Fault> {
@@ -335,10 +390,11 @@ mod tests {
     }
 
     async fn copy(source: &[u8], target: &[u8], options: Options) -> bool {
-        let run = Run::new(&LocalSide, target, false, options, &Silent)
+        let side = LocalSide::new();
+        let run = Run::new(&side, target, false, options, &Silent)
             .await
             .expect("a usable target");
-        run.copy_from(&LocalSide, &[source.to_vec()]).await;
+        run.copy_from(&side, &[source.to_vec()]).await;
         run.summary().is_success()
     }
 
@@ -354,7 +410,7 @@ mod tests {
             times: Some((1_000_000, 2_000_000)),
             ..Attrs::EMPTY
         };
-        LocalSide.setstat(&file, attrs).await.expect("set");
+        LocalSide::new().setstat(&file, attrs).await.expect("set");
         let options = Options {
             recursive: true,
             preserve: true,
@@ -396,26 +452,39 @@ mod tests {
     async fn a_temporary_file_in_use_is_left_alone() {
         let folder = Folder::new("lock");
         let path = at(&folder, b"temp");
-        let first = LocalSide
+        let first = LocalSide::new()
             .open(&path, OpenHow::Create(0o600))
             .await
             .expect("new");
-        assert!(LocalSide.open(&path, OpenHow::Existing).await.is_err());
+        assert!(
+            LocalSide::new()
+                .open(&path, OpenHow::Existing)
+                .await
+                .is_err()
+        );
         drop(first);
-        assert!(LocalSide.open(&path, OpenHow::Existing).await.is_ok());
+        assert!(
+            LocalSide::new()
+                .open(&path, OpenHow::Existing)
+                .await
+                .is_ok()
+        );
     }
 
     #[tokio::test(flavor = "current_thread")]
     async fn a_missing_last_component_has_an_absolute_path() {
         let scratch = Folder::new("real");
-        let folder = LocalSide.realpath(&at(&scratch, b"")).await.expect("there");
-        let path = LocalSide
+        let folder = LocalSide::new()
+            .realpath(&at(&scratch, b""))
+            .await
+            .expect("there");
+        let path = LocalSide::new()
             .realpath(&at(&scratch, b"none"))
             .await
             .expect("fine");
         assert_eq!(path, [folder.as_slice(), b"/none"].concat());
         assert!(
-            LocalSide
+            LocalSide::new()
                 .realpath(&at(&scratch, b"none/none"))
                 .await
                 .is_err()

@@ -65,23 +65,45 @@ async fn step<S: Side>(
         } else {
             &path
         };
-        let entries = match side.list(folder).await {
-            Ok(entries) => entries,
-            Err(fault) if fault.kind == FaultKind::Lost => return Err(fault),
+        let found_before = found.len();
+        match matches_in(side, folder, &path, component, &mut found).await {
             // A component that is no folder, or may not be read, matches nothing.
-            Err(_) => continue,
-        };
-        for entry in entries {
-            let is_hidden = entry.name.starts_with(b".") && !component.starts_with(b".");
-            if !is_hidden && is_match(component, &entry.name) {
-                found.push(join(&path, &entry.name));
-            }
+            Err(fault) if fault.kind != FaultKind::Lost => found.truncate(found_before),
+            other => other?,
         }
         if found.len() > MATCHES_MAX {
             return Err(Fault::failure("the pattern matches too many files"));
         }
     }
     Ok(found)
+}
+
+/// Appends what `component` stands for in `folder`, which is called `path`; at most one batch more
+/// than [`MATCHES_MAX`].
+async fn matches_in<S: Side>(
+    side: &S,
+    folder: &[u8],
+    path: &[u8],
+    component: &[u8],
+    found: &mut Vec<Vec<u8>>,
+) -> Result<(), Fault> {
+    let mut listing = side.list(folder).await?;
+    loop {
+        let batch = side.next_entries(&mut listing).await?;
+        for entry in batch.entries {
+            let is_hidden = entry.name.starts_with(b".") && !component.starts_with(b".");
+            if !is_hidden && is_match(component, &entry.name) {
+                found.push(join(path, &entry.name));
+            }
+        }
+        if batch.is_last {
+            return Ok(());
+        }
+        if found.len() > MATCHES_MAX {
+            side.stop_listing(listing).await;
+            return Ok(());
+        }
+    }
 }
 
 /// Whether a pattern has a character that is not to be taken as it stands.

@@ -7,9 +7,11 @@ use std::rc::Rc;
 
 use fullbore_sftp::proto::{Attrs, HashAlgorithm};
 
+use super::handles::Handles;
 use super::hash::Hasher;
 use super::side::{
-    Digest, Entry, Fault, FaultKind, FileIo, Finished, Moved, Moving, OpenHow, Side, Span, Whole,
+    Batch, Digest, Entry, Fault, FaultKind, FileIo, Finished, Moved, Moving, OpenHow, Side, Span,
+    Whole,
 };
 
 #[derive(Clone, Debug)]
@@ -83,6 +85,13 @@ pub(crate) struct MemorySide {
     pub(crate) false_size: Cell<Option<u64>>,
     /// What another copy appends to a file while this one looks whether there is one.
     pub(crate) other_writes: Cell<Option<(Vec<u8>, Vec<u8>)>>,
+    /// Entries of a folder that are told at once.
+    pub(crate) batch_len: usize,
+    /// Handles that may be open, told to nobody.
+    pub(crate) handles_cap: Option<usize>,
+    pub(crate) handles_open: Cell<usize>,
+    pub(crate) handles_most: Cell<usize>,
+    handles: Handles,
     pub(crate) in_flight: Cell<usize>,
     pub(crate) in_flight_most: Cell<usize>,
     pub(crate) log: RefCell<Vec<String>>,
@@ -106,6 +115,11 @@ impl MemorySide {
             corrupts: Cell::new(false),
             false_size: Cell::new(None),
             other_writes: Cell::new(None),
+            batch_len: usize::MAX,
+            handles_cap: None,
+            handles_open: Cell::new(0),
+            handles_most: Cell::new(0),
+            handles: Handles::default(),
             in_flight: Cell::new(0),
             in_flight_most: Cell::new(0),
             log: RefCell::default(),
@@ -127,6 +141,27 @@ impl MemorySide {
             times: (1000, 2000),
         };
         self.items.borrow_mut().insert(path.to_vec(), item);
+    }
+
+    /// Opens one more, where not too many are.
+    fn open_one(&self) -> Result<(), Fault> {
+        let open = self.handles_open.get();
+        self.handles_most.set(self.handles_most.get().max(open + 1));
+        if self.handles_cap.is_none_or(|cap| open < cap) {
+            self.handles_open.set(open + 1);
+            self.handles.on_opened();
+            return Ok(());
+        }
+        let kind = match self.handles.on_refused() {
+            true => FaultKind::Busy,
+            false => FaultKind::Failure,
+        };
+        Err(Fault::new(kind, "Failure"))
+    }
+
+    fn close_one(&self) {
+        self.handles_open.set(self.handles_open.get() - 1);
+        self.handles.on_closed();
     }
 
     pub(crate) fn put_file(&self, path: &[u8], bytes: &[u8]) {
@@ -220,6 +255,42 @@ impl MemorySide {
         Ok(())
     }
 
+    fn open_file(&self, path: &[u8], how: OpenHow) -> Result<OpenFile, Fault> {
+        let path = self.resolve(path);
+        let found = self.items.borrow().get(&path).cloned();
+        match (how, found) {
+            (OpenHow::Create(mode), None) => {
+                self.put_file(&path, b"");
+                if let Some(item) = self.items.borrow_mut().get_mut(&path) {
+                    item.mode = mode;
+                }
+            }
+            (OpenHow::Create(_), Some(_)) => return Err(Fault::failure("file exists")),
+            (OpenHow::InPlace(_), None) => self.put_file(&path, b""),
+            (_, None) => return Err(not_found()),
+            (OpenHow::Read, Some(_)) => {}
+            (_, Some(item)) if item.mode & 0o200 == 0 => {
+                return Err(Fault::new(FaultKind::Denied, "Permission denied"));
+            }
+            (
+                OpenHow::InPlace(_),
+                Some(Item {
+                    object: Object::File(bytes),
+                    ..
+                }),
+            ) => {
+                bytes.borrow_mut().clear();
+            }
+            (_, Some(_)) => {}
+        }
+        let bytes = match &self.items.borrow()[&path].object {
+            Object::File(bytes) => Rc::clone(bytes),
+            Object::Device => Rc::default(),
+            Object::Folder | Object::Link(_) => return Err(Fault::failure("Failure")),
+        };
+        Ok(OpenFile { bytes, path })
+    }
+
     /// Copies between a file of this place and another, in blocks with faults between them.
     async fn pump(
         &self,
@@ -288,6 +359,7 @@ fn components(path: &[u8]) -> Vec<Vec<u8>> {
 
 impl Side for MemorySide {
     type File = OpenFile;
+    type Listing = Vec<Entry>;
 
     fn prefix(&self) -> &str {
         self.prefix
@@ -320,6 +392,7 @@ impl Side for MemorySide {
 
     async fn list(&self, path: &[u8]) -> Result<Vec<Entry>, Fault> {
         self.call("list").await?;
+        self.open_one()?;
         let folder = self.resolve(path);
         let prefix = super::temp::join(&folder, b"");
         let names: Vec<Vec<u8>> = self
@@ -339,48 +412,42 @@ impl Side for MemorySide {
             .collect()
     }
 
+    async fn next_entries(&self, listing: &mut Vec<Entry>) -> Result<Batch, Fault> {
+        self.call("next_entries").await?;
+        let rest = listing.split_off(listing.len().min(self.batch_len));
+        let entries = std::mem::replace(listing, rest);
+        let is_last = listing.is_empty();
+        if is_last {
+            self.close_one();
+        }
+        Ok(Batch { entries, is_last })
+    }
+
+    async fn stop_listing(&self, _: Vec<Entry>) {
+        self.close_one();
+    }
+
+    fn handles_max(&self) -> Option<usize> {
+        self.handles.learned()
+    }
+
     async fn open(&self, path: &[u8], how: OpenHow) -> Result<OpenFile, Fault> {
         self.call("open").await?;
-        let path = self.resolve(path);
-        let found = self.items.borrow().get(&path).cloned();
-        match (how, found) {
-            (OpenHow::Create(mode), None) => {
-                self.put_file(&path, b"");
-                if let Some(item) = self.items.borrow_mut().get_mut(&path) {
-                    item.mode = mode;
-                }
-            }
-            (OpenHow::Create(_), Some(_)) => return Err(Fault::failure("file exists")),
-            (OpenHow::InPlace(_), None) => self.put_file(&path, b""),
-            (_, None) => return Err(not_found()),
-            (OpenHow::Read, Some(_)) => {}
-            (_, Some(item)) if item.mode & 0o200 == 0 => {
-                return Err(Fault::new(FaultKind::Denied, "Permission denied"));
-            }
-            (
-                OpenHow::InPlace(_),
-                Some(Item {
-                    object: Object::File(bytes),
-                    ..
-                }),
-            ) => {
-                bytes.borrow_mut().clear();
-            }
-            (_, Some(_)) => {}
+        self.open_one()?;
+        let opened = self.open_file(path, how);
+        if opened.is_err() {
+            self.close_one();
         }
-        let bytes = match &self.items.borrow()[&path].object {
-            Object::File(bytes) => Rc::clone(bytes),
-            Object::Device => Rc::default(),
-            Object::Folder | Object::Link(_) => return Err(Fault::failure("Failure")),
-        };
-        Ok(OpenFile { bytes, path })
+        opened
     }
 
     async fn close(&self, _: OpenFile) -> Result<(), Fault> {
+        self.close_one();
         self.call("close").await
     }
 
     async fn release(&self, _: OpenFile) {
+        self.close_one();
         let _ = self.call("close").await;
     }
 

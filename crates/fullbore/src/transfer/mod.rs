@@ -21,7 +21,9 @@
 
 mod content;
 mod file;
+mod flight;
 pub mod glob;
+mod handles;
 mod hash;
 mod limit;
 mod observer;
@@ -34,6 +36,7 @@ mod side;
 mod temp;
 mod tree;
 mod verify;
+mod work;
 
 #[cfg(test)]
 mod memory;
@@ -43,9 +46,10 @@ mod tests;
 pub(crate) use hash::Hasher;
 pub use limit::TokenBucket;
 pub use observer::{Event, Observer, Silent, Summary};
-pub use remote::{NAMES_MAX, SftpSide};
+pub use remote::{NAMES_MAX, SftpListing, SftpSide};
 pub use run::{BYTES_IN_FLIGHT_MAX, DEPTH_MAX, FILES_IN_FLIGHT_MAX, Options, Run};
 pub use side::{
-    Digest, Entry, Fault, FaultKind, FileIo, Finished, Moved, Moving, OpenHow, Side, Span, Whole,
+    Batch, Digest, Entry, Fault, FaultKind, FileIo, Finished, Moved, Moving, OpenHow, Side, Span,
+    Whole,
 };
 pub(crate) use temp::split;

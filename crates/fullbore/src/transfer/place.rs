@@ -135,9 +135,11 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
                 fault.kind,
                 "its folder is not there; make that folder first",
             ),
-            FaultKind::Denied | FaultKind::Unsupported | FaultKind::Failure | FaultKind::Lost => {
-                fault
-            }
+            FaultKind::Denied
+            | FaultKind::Unsupported
+            | FaultKind::Busy
+            | FaultKind::Failure
+            | FaultKind::Lost => fault,
         })
     }
 

@@ -7,24 +7,27 @@ use fullbore_sftp::client::Handle;
 use fullbore_sftp::client::config::REQUEST_LEN_DEFAULT;
 use fullbore_sftp::proto::{Attrs, CheckFile, Code, HashAlgorithm, OpenFlags, ext};
 
+use super::handles::Handles;
 use super::hash::Hasher;
 use super::pool::Pool;
 use super::side::{
-    Digest, Entry, Fault, FaultKind, FileIo, Finished, Moved, Moving, OpenHow, Side, Span, Whole,
+    Batch, Digest, Entry, Fault, FaultKind, FileIo, Finished, Moved, Moving, OpenHow, Side, Span,
+    Whole,
 };
 use crate::client::{DirEntry, Error, Sftp, Transferred};
 
 /// Names that one folder may have; a server that lists more is not believed.
 pub const NAMES_MAX: usize = 4 << 20;
 
-/// Bytes of the names of one folder, likewise.
-pub const NAMES_BYTES_MAX: usize = 256 << 20;
-
 /// READDIR replies without a name, neither the end: a server that goes on so never ends.
 const EMPTY_REPLIES_MAX: usize = 16;
 
-/// Requests for the next names of one folder that are in flight at once.
+/// Requests for the next names of one folder that are in flight at once. A batch is what they bring:
+/// with OpenSSH, which gives 100 names a reply, 1,600.
 const READDIRS_IN_FLIGHT_MAX: usize = 16;
+
+/// The same for the first batch: a short folder is listed, and its end told, in one round trip.
+const READDIRS_AT_FIRST: usize = 2;
 
 /// A copy under way writes more often than that, and servers tell times in whole seconds.
 const WRITERS_SHOW_AFTER: Duration = Duration::from_millis(1100);
@@ -38,6 +41,17 @@ pub const FINISH_BYTES_MAX: usize = REQUEST_LEN_DEFAULT as usize;
 pub struct SftpSide {
     sftp: Sftp,
     prefix: String,
+    handles: Rc<Handles>,
+}
+
+/// A folder of a server that is being listed.
+#[derive(Debug)]
+pub struct SftpListing {
+    handle: Handle,
+    /// READDIRs of the next batch.
+    in_flight: usize,
+    listed: usize,
+    empty: usize,
 }
 
 impl SftpSide {
@@ -48,6 +62,7 @@ impl SftpSide {
         Self {
             sftp,
             prefix: prefix.into(),
+            handles: Rc::default(),
         }
     }
 
@@ -62,39 +77,52 @@ impl SftpSide {
         Ok(self.sftp.has_extension(extension))
     }
 
-    async fn list_open(&self, handle: &Handle) -> Result<Vec<Entry>, Fault> {
-        let mut entries = Vec::new();
-        let mut pool = Pool::new();
-        let mut in_flight_max = 1;
-        let mut is_at_end = false;
-        let (mut listed, mut listed_bytes, mut empty) = (0, 0, 0);
-        loop {
-            while !is_at_end && pool.len() < in_flight_max {
-                pool.push(self.sftp.readdir(handle));
+    /// What an attempt to open came to. A refusal without a reason may be for want of handles.
+    fn opened(&self, result: Result<Handle, Error>) -> Result<Handle, Fault> {
+        match result {
+            Ok(handle) => {
+                self.handles.on_opened();
+                Ok(handle)
             }
-            let Some(names) = pool.next().await else {
-                return Ok(entries);
-            };
-            match names? {
-                None => is_at_end = true,
-                Some(names) => {
-                    listed += names.len();
-                    listed_bytes += names.iter().map(|n| n.name.len()).sum::<usize>();
-                    empty += usize::from(names.is_empty());
-                    entries.extend(names.into_iter().filter(is_entry).map(|entry| Entry {
-                        name: entry.name,
-                        attrs: entry.attrs,
-                    }));
-                    in_flight_max = (in_flight_max * 2).min(READDIRS_IN_FLIGHT_MAX);
+            Err(error) => {
+                let mut fault = Fault::from(error);
+                let is_told = self.sftp.server_info().open_handles_max().is_some();
+                if fault.kind == FaultKind::Failure && !is_told && self.handles.on_refused() {
+                    fault.kind = FaultKind::Busy;
                 }
-            }
-            if listed > NAMES_MAX || listed_bytes > NAMES_BYTES_MAX {
-                return Err(Fault::failure("the folder has too many entries"));
-            }
-            if empty > EMPTY_REPLIES_MAX {
-                return Err(Fault::failure("the server goes on listing no names"));
+                Err(fault)
             }
         }
+    }
+
+    /// Several requests for names at once, and what they brought.
+    async fn read_names(&self, listing: &mut SftpListing) -> Result<Batch, Fault> {
+        let mut pool = Pool::new();
+        for _ in 0..listing.in_flight {
+            pool.push(self.sftp.readdir(&listing.handle));
+        }
+        let mut batch = Batch::default();
+        while let Some(names) = pool.next().await {
+            let Some(names) = names? else {
+                batch.is_last = true;
+                continue;
+            };
+            listing.listed += names.len();
+            listing.empty += usize::from(names.is_empty());
+            let entries = names.into_iter().filter(is_entry).map(|entry| Entry {
+                name: entry.name,
+                attrs: entry.attrs,
+            });
+            batch.entries.extend(entries);
+        }
+        listing.in_flight = (listing.in_flight * 2).min(READDIRS_IN_FLIGHT_MAX);
+        if listing.listed > NAMES_MAX {
+            return Err(Fault::failure("the folder has too many entries"));
+        }
+        if listing.empty > EMPTY_REPLIES_MAX {
+            return Err(Fault::failure("the server goes on listing no names"));
+        }
+        Ok(batch)
     }
 }
 
@@ -163,6 +191,7 @@ fn unless_lost<T>(error: Error) -> Result<Option<T>, Fault> {
 
 impl Side for SftpSide {
     type File = Handle;
+    type Listing = SftpListing;
 
     fn prefix(&self) -> &str {
         &self.prefix
@@ -199,12 +228,32 @@ impl Side for SftpSide {
         }
     }
 
-    async fn list(&self, path: &[u8]) -> Result<Vec<Entry>, Fault> {
-        let handle = self.sftp.opendir(path).await?;
-        let entries = self.list_open(&handle).await;
-        // All names are here or the listing failed: closing adds nothing.
-        let _ = self.sftp.close(&handle).await;
-        entries
+    async fn list(&self, path: &[u8]) -> Result<SftpListing, Fault> {
+        Ok(SftpListing {
+            handle: self.opened(self.sftp.opendir(path).await)?,
+            in_flight: READDIRS_AT_FIRST,
+            listed: 0,
+            empty: 0,
+        })
+    }
+
+    async fn next_entries(&self, listing: &mut SftpListing) -> Result<Batch, Fault> {
+        let batch = self.read_names(listing).await;
+        if batch.as_ref().is_ok_and(|batch| !batch.is_last) {
+            return batch;
+        }
+        self.release(listing.handle.clone()).await;
+        batch
+    }
+
+    async fn stop_listing(&self, listing: SftpListing) {
+        self.release(listing.handle).await;
+    }
+
+    fn handles_max(&self) -> Option<usize> {
+        let told = self.sftp.server_info().open_handles_max();
+        let told = told.map(|max| usize::try_from(max).unwrap_or(usize::MAX));
+        told.into_iter().chain(self.handles.learned()).min()
     }
 
     async fn open(&self, path: &[u8], how: OpenHow) -> Result<Handle, Fault> {
@@ -226,16 +275,23 @@ impl Side for SftpSide {
             permissions,
             ..Attrs::EMPTY
         };
-        Ok(self.sftp.open(path, flags, &attrs).await?)
+        self.opened(self.sftp.open(path, flags, &attrs).await)
     }
 
     async fn close(&self, file: Handle) -> Result<(), Fault> {
-        Ok(self.sftp.close(&file).await?)
+        let closed = self.sftp.close(&file).await;
+        self.handles.on_closed();
+        Ok(closed?)
     }
 
     async fn release(&self, file: Handle) {
-        // Nothing was written through it: a failing close says nothing about the copy.
-        let _ = self.sftp.release(&file).await;
+        // Nothing was written through it: a failing close says nothing about the copy. It is waited
+        // for where the next OPEN may be looked at before it, and handles are few.
+        let _ = match self.handles.learned().is_some() && !self.sftp.serves_in_order() {
+            true => self.sftp.close(&file).await,
+            false => self.sftp.release(&file).await,
+        };
+        self.handles.on_closed();
     }
 
     fn finish_bytes_max(&self) -> Option<usize> {
@@ -245,7 +301,9 @@ impl Side for SftpSide {
     async fn finish(&self, file: Handle, whole: &Whole<'_>) -> Result<Finished<Fault>, Fault> {
         let can_sync = !whole.fsync || self.offers(ext::FSYNC).await?;
         let fsync = whole.fsync && can_sync;
-        let done = self.sftp.finish(&file, &Whole { fsync, ..*whole }).await?;
+        let done = self.sftp.finish(&file, &Whole { fsync, ..*whole }).await;
+        self.handles.on_closed();
+        let done = done?;
         let synced = match can_sync {
             true => done.synced.map_err(Fault::from),
             false => Err(Fault::new(FaultKind::Unsupported, "not offered")),

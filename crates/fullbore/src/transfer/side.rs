@@ -33,6 +33,8 @@ pub enum FaultKind {
     Denied,
     /// The other side does not know the operation.
     Unsupported,
+    /// Perhaps only because too many files are open: it may succeed once some are closed.
+    Busy,
     /// Anything else about this file.
     Failure,
     /// The session is over: no other file can succeed.
@@ -85,6 +87,9 @@ impl From<io::Error> for Fault {
             io::ErrorKind::NotFound => FaultKind::NotFound,
             io::ErrorKind::PermissionDenied => FaultKind::Denied,
             io::ErrorKind::Unsupported => FaultKind::Unsupported,
+            _ if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+                FaultKind::Busy
+            }
             _ => FaultKind::Failure,
         };
         Self::new(kind, reason(&error))
@@ -113,6 +118,15 @@ pub struct Entry {
     pub name: Vec<u8>,
     /// Attributes; symbolic links are not followed.
     pub attrs: Attrs,
+}
+
+/// Some entries of a folder, in the order in which they come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// The entries, without `.` and `..`.
+    pub entries: Vec<Entry>,
+    /// No others follow.
+    pub is_last: bool,
 }
 
 /// How a bulk move ended.
@@ -180,6 +194,8 @@ pub type Moving<'a> = &'a dyn Fn(u64);
 pub trait Side {
     /// An open file.
     type File: Clone + 'static;
+    /// A folder that is being listed.
+    type Listing: 'static;
 
     /// What stands in front of a path when it is shown or identified: `host:`; empty for this
     /// machine.
@@ -193,8 +209,15 @@ pub trait Side {
     async fn realpath(&self, path: &[u8]) -> Result<Vec<u8>, Fault>;
     /// The path with a leading `~` or `~user` replaced; the same path where there is none.
     async fn expand(&self, path: &[u8]) -> Result<Vec<u8>, Fault>;
-    /// The entries of a folder, without `.` and `..`.
-    async fn list(&self, path: &[u8]) -> Result<Vec<Entry>, Fault>;
+    /// Begins to list a folder.
+    async fn list(&self, path: &[u8]) -> Result<Self::Listing, Fault>;
+    /// The next entries; a batch is bounded, whatever the folder holds. Not called
+    /// after the last, or an error.
+    async fn next_entries(&self, listing: &mut Self::Listing) -> Result<Batch, Fault>;
+    /// Closes a folder before its last batch.
+    async fn stop_listing(&self, listing: Self::Listing);
+    /// Files and folders that may be open at once, as far as is known by now.
+    fn handles_max(&self) -> Option<usize>;
 
     /// Opens a file.
     async fn open(&self, path: &[u8], how: OpenHow) -> Result<Self::File, Fault>;

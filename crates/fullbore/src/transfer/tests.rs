@@ -785,6 +785,7 @@ struct Hostile(MemorySide);
 
 impl Side for Hostile {
     type File = memory::OpenFile;
+    type Listing = Vec<Entry>;
 
     async fn list(&self, path: &[u8]) -> Result<Vec<Entry>, Fault> {
         let mut entries = self.0.list(path).await?;
@@ -794,6 +795,16 @@ impl Side for Hostile {
             attrs,
         }));
         Ok(entries)
+    }
+
+    async fn next_entries(&self, listing: &mut Vec<Entry>) -> Result<Batch, Fault> {
+        self.0.next_entries(listing).await
+    }
+    async fn stop_listing(&self, listing: Vec<Entry>) {
+        self.0.stop_listing(listing).await;
+    }
+    fn handles_max(&self) -> Option<usize> {
+        self.0.handles_max()
     }
 
     fn prefix(&self) -> &str {
@@ -894,4 +905,60 @@ impl Side for Hostile {
     fn identity(&self, path: &[u8]) -> Option<(u64, u64)> {
         self.0.identity(path)
     }
+}
+
+/// A one-handle mailbox, and servers with few more; none of them says so.
+#[tokio::test(flavor = "current_thread")]
+async fn how_many_files_a_server_lets_be_open_is_learned_and_no_file_is_lost() {
+    for (from, to) in [("", "h:"), ("h:", ""), ("g:", "h:")] {
+        for cap in [1, 2, 3, 20] {
+            let (mut source, mut target) = (MemorySide::new(from), MemorySide::new(to));
+            let server = if to.is_empty() {
+                &mut source
+            } else {
+                &mut target
+            };
+            server.handles_cap = Some(cap);
+            source.batch_len = 100;
+            for folder in ["/t", "/t/a", "/t/a/b"] {
+                source.put_item(folder.as_bytes(), Object::Folder);
+                for number in 0..250 {
+                    source.put_file(format!("{folder}/{number}").as_bytes(), b"small");
+                }
+            }
+            let log = Log::default();
+            let summary = run(&source, &[b"/t"], &target, b"/c", recursive(), &log)
+                .await
+                .expect("fine");
+            assert_eq!((summary.files, summary.failed), (750, 0), "{:?}", log.lines);
+            let server = if to.is_empty() { &source } else { &target };
+            let most = server.handles_most.get();
+            assert!(most > cap, "it was tried: {most}");
+            assert_eq!(server.handles_open.get(), 0);
+        }
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn files_that_cannot_be_opened_fail_and_the_others_are_copied() {
+    let (source, target) = (MemorySide::new(""), MemorySide::new("h:"));
+    source.put_item(b"/t", Object::Folder);
+    target.put_item(b"/c", Object::Folder);
+    target.put_item(b"/c/t", Object::Folder);
+    for number in 0..300 {
+        source.put_file(format!("/t/{number}").as_bytes(), b"small");
+        if number % 10 == 0 {
+            target.put_item(format!("/c/t/{number}").as_bytes(), Object::Folder);
+        }
+    }
+    let log = Log::default();
+    let summary = run(&source, &[b"/t"], &target, b"/c", recursive(), &log)
+        .await
+        .expect("fine");
+    assert_eq!(
+        (summary.files, summary.failed),
+        (270, 30),
+        "{:?}",
+        log.lines
+    );
 }

@@ -6,114 +6,162 @@ use std::rc::Rc;
 use fullbore_sftp::proto::{Attrs, FileType};
 
 use super::file::{Copier, FileJob};
+use super::flight::Flight;
 use super::observer::Event;
 use super::pool::Pool;
-use super::run::{BYTES_IN_FLIGHT_MAX, DEPTH_MAX, FILES_IN_FLIGHT_MAX, Run};
+use super::run::{DEPTH_MAX, FILES_IN_FLIGHT_MAX, Run};
 use super::side::{Entry, Fault, FaultKind, Side};
 use super::temp::{SUFFIX, join, split};
+use super::work::{Allowance, Share, Task, Work};
+use crate::driver::clock::Clock;
 
-/// A source and where it goes.
-pub(crate) struct Root {
+/// With fewer handles than that beside those of open folders, folders are read to their end at once.
+const HANDLES_SPARE: usize = 8;
+
+/// How often a file is tried again with fewer others open.
+const TRIES_MAX: u8 = 8;
+
+/// Where something is, and where it goes.
+pub(crate) struct Paths {
     pub(crate) source: Vec<u8>,
     /// Prefix and absolute path.
     pub(crate) id: Vec<u8>,
-    /// Links followed.
-    pub(crate) attrs: Attrs,
     pub(crate) target: Vec<u8>,
 }
 
+/// A source and where it goes.
+pub(crate) struct Root {
+    pub(crate) paths: Paths,
+    /// Links followed.
+    pub(crate) attrs: Attrs,
+}
+
 /// A folder whose contents are being copied.
-struct Folder {
+pub(super) struct Folder {
     parent: Option<Rc<Folder>>,
     depth: usize,
-    source: Vec<u8>,
-    target: Vec<u8>,
+    paths: Paths,
     attrs: Attrs,
     /// Absolute path without links.
     real: Vec<u8>,
     /// Made by this run.
     is_new: Cell<bool>,
-    /// Entries not yet copied.
+    /// Entries known and not yet copied, and one while there may be more.
     pending: Cell<usize>,
 }
 
-/// Something to be done.
-struct Node {
-    source: Vec<u8>,
-    id: Vec<u8>,
-    target: Vec<u8>,
-    attrs: Attrs,
-    /// The attributes are of the entry itself, which may be a link.
-    is_listed: bool,
-    parent: Option<Rc<Folder>>,
+/// A file or folder to be copied. Little, because many wait: paths are made when its turn comes.
+pub(super) struct Node {
+    place: Place,
+    pub(super) attrs: Attrs,
+    /// Its number, once it was begun.
+    number: Option<u64>,
+    tries: u8,
 }
 
-enum Task {
-    Copy(Node),
-    /// All that is in the folder is copied.
-    Finish(Rc<Folder>),
+enum Place {
+    Root(Box<Paths>),
+    /// An entry; the attributes are its own, and it may be a link.
+    Entry(Rc<Folder>, Box<[u8]>),
 }
 
 /// What a task leaves.
-struct Outcome {
-    tasks: Vec<Task>,
-    /// Known size of the file it copied.
-    weight: u64,
+struct Outcome<L> {
+    share: Share,
+    nodes: Vec<Node>,
+    listing: Option<(Rc<Folder>, L)>,
+    finished: Option<Rc<Folder>>,
     is_lost: bool,
+}
+
+/// What a task found: nodes to copy, and whether there may be more.
+enum Found<L> {
+    Nothing,
+    Again(Node),
+    Nodes(Rc<Folder>, Vec<Node>, Option<L>),
 }
 
 /// Copies `roots` from `source` to the target of `run`.
 pub(crate) async fn copy<S: Side, D: Side>(run: &Run<'_, D>, source: &S, roots: Vec<Root>) {
     let walk = Walk { run, source };
-    // Last in, first out: what waits is at most the entries of the folders on one path.
-    let mut waiting: Vec<Task> = roots.into_iter().rev().map(Task::of_root).collect();
+    let clock = Clock::start();
+    let most = run.options.files_in_flight.clamp(1, FILES_IN_FLIGHT_MAX);
+    let mut flight = Flight::new(clock.now(), most);
+    let mut work = Work::new();
+    roots
+        .into_iter()
+        .rev()
+        .for_each(|root| work.add(root.into()));
     let mut pool = Pool::new();
-    let mut weight = 0u64;
-    let files_max = run.options.files_in_flight.clamp(1, FILES_IN_FLIGHT_MAX);
     loop {
-        while pool.len() < files_max
-            && (pool.len() < 2 || weight < BYTES_IN_FLIGHT_MAX)
-            && let Some(task) = waiting.pop()
-        {
-            weight += task.weight();
+        let allowed = walk.allowance(&flight, work.open_listings());
+        while let Some(task) = work.begin(allowed) {
             pool.push(walk.perform(task));
+        }
+        if pool.len() >= flight.limit() && work.waiting() > 0 {
+            flight.on_full();
         }
         let Some(outcome) = pool.next().await else {
             return;
         };
-        weight -= outcome.weight;
+        work.end(outcome.share);
+        if let Share::File(bytes) = outcome.share {
+            flight.on_done(clock.now(), bytes);
+        }
         if outcome.is_lost {
             // The others in flight fail for the same reason; they say so themselves.
-            if !waiting.is_empty() {
-                let text = format!("the session was lost; {} more not tried", waiting.len());
+            if work.waiting() > 0 {
+                let text = format!("the session was lost; {} more not tried", work.waiting());
                 run.fail(source.prefix(), b"", None, &Fault::failure(text));
             }
-            waiting.clear();
-        } else {
-            waiting.extend(outcome.tasks);
+            work.clear();
+            continue;
+        }
+        outcome.nodes.into_iter().for_each(|node| work.add(node));
+        if let Some((folder, listing)) = outcome.listing {
+            work.add_listing(folder, listing);
+        }
+        if let Some(folder) = outcome.finished {
+            work.add_finished(folder);
         }
     }
 }
 
-impl Task {
-    fn of_root(root: Root) -> Self {
-        Self::Copy(Node {
-            source: root.source,
-            id: root.id,
-            target: root.target,
+impl From<Root> for Node {
+    fn from(root: Root) -> Self {
+        Self {
+            place: Place::Root(Box::new(root.paths)),
             attrs: root.attrs,
-            is_listed: false,
-            parent: None,
-        })
+            number: None,
+            tries: 0,
+        }
+    }
+}
+
+impl Node {
+    const fn parent(&self) -> Option<&Rc<Folder>> {
+        match &self.place {
+            Place::Root(_) => None,
+            Place::Entry(parent, _) => Some(parent),
+        }
     }
 
-    /// Bytes that it will move, as far as known.
-    fn weight(&self) -> u64 {
-        match self {
-            Self::Copy(node) if !node.attrs.is_dir() => {
-                node.attrs.size.unwrap_or(0).min(BYTES_IN_FLIGHT_MAX)
-            }
-            Self::Copy(_) | Self::Finish(_) => 0,
+    const fn is_listed(&self) -> bool {
+        matches!(self.place, Place::Entry(..))
+    }
+
+    fn paths(&self) -> Paths {
+        match &self.place {
+            Place::Root(paths) => Paths {
+                source: paths.source.clone(),
+                id: paths.id.clone(),
+                target: paths.target.clone(),
+            },
+            Place::Entry(parent, name) => Paths {
+                source: join(&parent.paths.source, name),
+                id: join(&parent.paths.id, name),
+                target: join(&parent.paths.target, name),
+            },
         }
     }
 }
@@ -124,69 +172,95 @@ struct Walk<'a, 'r, S: Side, D: Side> {
 }
 
 impl<S: Side, D: Side> Walk<'_, '_, S, D> {
-    async fn perform(&self, task: Task) -> Outcome {
-        let weight = task.weight();
+    /// Tasks that may run now: each has at most one file or folder open on either side.
+    fn allowance(&self, flight: &Flight, open_listings: usize) -> Allowance {
+        let (source, target) = (self.source.handles_max(), self.run.target.handles_max());
+        let is_same = self.source.prefix() == self.run.target.prefix();
+        let left = source.map(|max| max.saturating_sub(open_listings));
+        let each = if is_same { 2 } else { 1 };
+        let handles = left.map(|max| max / each).into_iter().chain(target).min();
+        Allowance {
+            tasks: flight.limit().min(handles.unwrap_or(usize::MAX)).max(1),
+            is_scarce: left.is_some_and(|left| left < HANDLES_SPARE),
+        }
+    }
+
+    async fn perform(&self, task: Task<S::Listing>) -> Outcome<S::Listing> {
+        let share = task.share();
         let (parent, result) = match task {
             Task::Copy(node) => {
-                let parent = node.parent.clone();
+                let parent = node.parent().cloned();
                 (parent, self.node(node).await)
+            }
+            Task::List(folder, listing) => {
+                let result = self.list(&folder, listing).await;
+                // The folder itself waits for the rest of its list.
+                (Some(folder), result)
             }
             Task::Finish(folder) => {
                 let result = self.finish(&folder).await;
-                (folder.parent.clone(), result.map(|()| Vec::new()))
+                (folder.parent.clone(), result.map(|()| Found::Nothing))
             }
         };
-        let is_lost = matches!(&result, Err(fault) if fault.kind == FaultKind::Lost);
-        let mut tasks = result.unwrap_or_default();
-        // A folder that yields tasks is done when the one that finishes it is.
-        if tasks.is_empty()
-            && let Some(folder) = parent
-        {
-            folder.pending.set(folder.pending.get() - 1);
-            if folder.pending.get() == 0 {
-                tasks.push(Task::Finish(folder));
+        let mut outcome = Outcome {
+            share,
+            nodes: Vec::new(),
+            listing: None,
+            finished: None,
+            is_lost: matches!(&result, Err(fault) if fault.kind == FaultKind::Lost),
+        };
+        match result {
+            Ok(Found::Again(node)) => outcome.nodes.push(node),
+            Ok(Found::Nodes(folder, nodes, listing)) => {
+                folder.pending.set(folder.pending.get() + nodes.len());
+                outcome.nodes = nodes;
+                match listing {
+                    Some(listing) => outcome.listing = Some((folder, listing)),
+                    None => outcome.finished = folder.settle(),
+                }
+            }
+            // A folder that was begun is done when the task that finishes it is.
+            Ok(Found::Nothing) | Err(_) => {
+                outcome.finished = parent.and_then(|folder| folder.settle());
             }
         }
-        Outcome {
-            tasks,
-            weight,
-            is_lost,
-        }
+        outcome
     }
 
     /// Copies a file, or makes a folder and yields what is in it.
-    async fn node(&self, mut node: Node) -> Result<Vec<Task>, Fault> {
-        let is_link = node.is_listed && node.attrs.file_type() == Some(FileType::Symlink);
-        if node.is_listed && (is_link || node.attrs.file_type().is_none()) {
-            match self.source.stat(&node.source).await {
+    async fn node(&self, mut node: Node) -> Result<Found<S::Listing>, Fault> {
+        let paths = node.paths();
+        let is_link = node.is_listed() && node.attrs.file_type() == Some(FileType::Symlink);
+        if node.is_listed() && (is_link || node.attrs.file_type().is_none()) {
+            match self.source.stat(&paths.source).await {
                 Ok(attrs) => node.attrs = attrs,
-                Err(fault) => return Err(self.fail(&node.source, None, fault)),
+                Err(fault) => return Err(self.fail(&paths.source, None, fault)),
             }
         }
         match node.attrs.file_type() {
-            Some(FileType::Directory) => self
-                .folder(&node, is_link)
-                .await
-                .map_err(|fault| self.fail(&node.source, None, fault)),
-            Some(FileType::Special) if node.is_listed => {
+            Some(FileType::Directory) => self.folder(node, paths, is_link).await,
+            Some(FileType::Special) if node.is_listed() => {
                 let text = "is a device, pipe or socket; not copied";
-                self.run.warn(self.source.prefix(), &node.source, text);
-                Ok(Vec::new())
+                self.run.warn(self.source.prefix(), &paths.source, text);
+                Ok(Found::Nothing)
             }
             Some(FileType::Special | FileType::Regular | FileType::Symlink) | None => {
-                self.file(&node).await.map(|()| Vec::new())
+                self.file(node, &paths).await
             }
         }
     }
 
-    async fn file(&self, node: &Node) -> Result<(), Fault> {
+    async fn file(&self, mut node: Node, paths: &Paths) -> Result<Found<S::Listing>, Fault> {
         let run = self.run;
-        let number = run.tally.number();
-        run.observer.notice(&Event::Started {
-            file: number,
-            source: &[self.source.prefix().as_bytes(), &node.source].concat(),
-            target: &[run.target.prefix().as_bytes(), &node.target].concat(),
-            size: node.attrs.size,
+        let number = node.number.unwrap_or_else(|| {
+            let number = run.tally.number();
+            run.observer.notice(&Event::Started {
+                file: number,
+                source: &[self.source.prefix().as_bytes(), &paths.source].concat(),
+                target: &[run.target.prefix().as_bytes(), &paths.target].concat(),
+                size: node.attrs.size,
+            });
+            number
         });
         let copier = Copier {
             source: self.source,
@@ -196,13 +270,10 @@ impl<S: Side, D: Side> Walk<'_, '_, S, D> {
             tally: &run.tally,
         };
         let job = FileJob {
-            source: &node.source,
-            source_id: &node.id,
-            target: &node.target,
-            is_folder_new: node
-                .parent
-                .as_ref()
-                .is_some_and(|folder| folder.is_new.get()),
+            source: &paths.source,
+            source_id: &paths.id,
+            target: &paths.target,
+            is_folder_new: node.parent().is_some_and(|folder| folder.is_new.get()),
             number,
         };
         match copier.copy(&job, node.attrs).await {
@@ -210,57 +281,110 @@ impl<S: Side, D: Side> Walk<'_, '_, S, D> {
                 run.tally.add_file();
                 let file = number;
                 run.observer.notice(&Event::Done { file, bytes });
-                Ok(())
+                Ok(Found::Nothing)
             }
-            Err(fault) => Err(self.fail(&node.source, Some(number), fault)),
+            Err(fault) if fault.kind == FaultKind::Busy && node.tries < TRIES_MAX => {
+                node.number = Some(number);
+                node.tries += 1;
+                Ok(Found::Again(node))
+            }
+            Err(fault) => Err(self.fail(&paths.source, Some(number), fault)),
         }
     }
 
-    async fn folder(&self, node: &Node, is_link: bool) -> Result<Vec<Task>, Fault> {
-        let depth = node.parent.as_ref().map_or(0, |parent| parent.depth + 1);
+    async fn folder(
+        &self,
+        mut node: Node,
+        paths: Paths,
+        is_link: bool,
+    ) -> Result<Found<S::Listing>, Fault> {
+        let parent = node.parent().cloned();
+        let fail = |path: &[u8], fault: Fault| self.fail(path, None, fault);
+        let depth = parent.as_ref().map_or(0, |parent| parent.depth + 1);
         if depth > DEPTH_MAX {
             let text = format!("folders are nested deeper than {DEPTH_MAX}");
-            return Err(Fault::failure(text));
+            return Err(fail(&paths.source, Fault::failure(text)));
         }
-        let real = match &node.parent {
-            Some(parent) if !is_link => join(&parent.real, split(&node.source).1),
-            _ => self.source.realpath(&node.source).await?,
+        let real = match &parent {
+            Some(parent) if !is_link => join(&parent.real, split(&paths.source).1),
+            _ => match self.source.realpath(&paths.source).await {
+                Ok(real) => real,
+                Err(fault) => return Err(fail(&paths.source, fault)),
+            },
         };
         let folder = Rc::new(Folder {
-            parent: node.parent.clone(),
+            parent,
             depth,
-            source: node.source.clone(),
-            target: node.target.clone(),
+            paths,
             attrs: node.attrs,
             real,
             is_new: Cell::new(false),
-            pending: Cell::new(0),
+            pending: Cell::new(1),
         });
         if is_link && folder.is_inside_itself() {
             let text = "is a symbolic link to a folder it is in; not followed";
-            return Err(Fault::failure(text));
+            return Err(fail(&folder.paths.source, Fault::failure(text)));
         }
-        folder.is_new.set(self.make_folder(&node.target).await?);
-        self.run.tally.add_folder();
-        let entries = self.source.list(&node.source).await?;
-        let mut tasks = Vec::with_capacity(entries.len());
-        for entry in entries {
-            if let Some(task) = self.entry(node, &folder, entry) {
-                tasks.push(task);
+        match self.open_folder(&folder).await {
+            Ok(listing) => {
+                self.run.tally.add_folder();
+                self.list(&folder, listing).await
+            }
+            Err(fault) if fault.kind == FaultKind::Busy && node.tries < TRIES_MAX => {
+                node.tries += 1;
+                Ok(Found::Again(node))
+            }
+            Err(fault) => Err(fail(&folder.paths.source, fault)),
+        }
+    }
+
+    /// Makes the folder and begins to list it, both in one round trip.
+    async fn open_folder(&self, folder: &Folder) -> Result<S::Listing, Fault> {
+        let paths = &folder.paths;
+        let (made, listing) = tokio::join!(
+            self.make_folder(&paths.target),
+            self.source.list(&paths.source)
+        );
+        match (made, listing) {
+            (Ok(is_new), Ok(listing)) => {
+                folder.is_new.set(is_new);
+                Ok(listing)
+            }
+            (Err(fault), Ok(listing)) => {
+                self.source.stop_listing(listing).await;
+                Err(fault)
+            }
+            (_, Err(fault)) => Err(fault),
+        }
+    }
+
+    /// The next entries of a folder, as nodes.
+    async fn list(
+        &self,
+        folder: &Rc<Folder>,
+        mut listing: S::Listing,
+    ) -> Result<Found<S::Listing>, Fault> {
+        let mut nodes = Vec::new();
+        loop {
+            let batch = match self.source.next_entries(&mut listing).await {
+                Ok(batch) => batch,
+                Err(fault) => return Err(self.fail(&folder.paths.source, None, fault)),
+            };
+            let entries = batch.entries.into_iter();
+            nodes.extend(entries.filter_map(|entry| self.entry(folder, entry)));
+            let handles_max = self.source.handles_max();
+            let is_scarce = handles_max.is_some_and(|max| max < HANDLES_SPARE);
+            if batch.is_last || !is_scarce {
+                let listing = (!batch.is_last).then_some(listing);
+                return Ok(Found::Nodes(Rc::clone(folder), nodes, listing));
             }
         }
-        folder.pending.set(tasks.len());
-        if tasks.is_empty() {
-            tasks.push(Task::Finish(folder));
-        }
-        Ok(tasks)
     }
 
     /// What to do about an entry. Names that would lead out of the target are refused: the server
     /// is not trusted with them.
-    fn entry(&self, node: &Node, folder: &Rc<Folder>, entry: Entry) -> Option<Task> {
+    fn entry(&self, folder: &Rc<Folder>, entry: Entry) -> Option<Node> {
         let name = &entry.name;
-        let source = join(&node.source, name);
         if name.is_empty()
             || name.contains(&b'/')
             || name.contains(&0)
@@ -268,21 +392,19 @@ impl<S: Side, D: Side> Walk<'_, '_, S, D> {
             || name == b"."
         {
             let fault = Fault::failure("the server lists a name that is no file name; refused");
-            self.fail(&source, None, fault);
+            self.fail(&join(&folder.paths.source, name), None, fault);
             return None;
         }
         if name.starts_with(b".") && name.ends_with(SUFFIX) {
             // What an interrupted copy left there is no content.
             return None;
         }
-        Some(Task::Copy(Node {
-            id: join(&node.id, name),
-            target: join(&node.target, name),
-            source,
+        Some(Node {
+            place: Place::Entry(Rc::clone(folder), entry.name.into_boxed_slice()),
             attrs: entry.attrs,
-            is_listed: true,
-            parent: Some(Rc::clone(folder)),
-        }))
+            number: None,
+            tries: 0,
+        })
     }
 
     /// Makes a folder that the owner can use until it gets its final mode; false if there is one.
@@ -308,14 +430,15 @@ impl<S: Side, D: Side> Walk<'_, '_, S, D> {
             times: folder.attrs.times,
             ..Attrs::EMPTY
         };
-        match self.run.target.setstat(&folder.target, attrs).await {
+        let paths = &folder.paths;
+        match self.run.target.setstat(&paths.target, attrs).await {
             Err(fault) if fault.kind == FaultKind::Lost => {
-                Err(self.fail(&folder.source, None, fault))
+                Err(self.fail(&paths.source, None, fault))
             }
             Err(fault) => {
                 let text = format!("mode and times were not set: {fault}");
                 self.run
-                    .warn(self.run.target.prefix(), &folder.target, &text);
+                    .warn(self.run.target.prefix(), &paths.target, &text);
                 Ok(())
             }
             Ok(()) => Ok(()),
@@ -329,6 +452,12 @@ impl<S: Side, D: Side> Walk<'_, '_, S, D> {
 }
 
 impl Folder {
+    /// One of what it waits for is done; itself once it was the last.
+    fn settle(self: Rc<Self>) -> Option<Rc<Self>> {
+        self.pending.set(self.pending.get() - 1);
+        (self.pending.get() == 0).then_some(self)
+    }
+
     /// Whether a folder that it is in would be reached again through it.
     fn is_inside_itself(&self) -> bool {
         let mut above = self.parent.as_deref();

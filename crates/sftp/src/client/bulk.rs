@@ -168,7 +168,7 @@ impl Bulk {
 #[derive(Debug, Default)]
 pub(super) struct Bulks {
     places: Vec<(u32, Option<Bulk>)>,
-    live: usize,
+    free: Vec<usize>,
 }
 
 const PLACE_MASK: u32 = BULKS_MAX as u32 - 1;
@@ -176,7 +176,7 @@ const PLACE_MASK: u32 = BULKS_MAX as u32 - 1;
 impl Bulks {
     /// Adds a transfer; `None` when there are [`BULKS_MAX`] already.
     pub(super) fn insert(&mut self, bulk: Bulk) -> Option<BulkId> {
-        let place = match self.places.iter().position(|(_, bulk)| bulk.is_none()) {
+        let place = match self.free.pop() {
             Some(place) => place,
             None if self.places.len() < BULKS_MAX => {
                 self.places.push((0, None));
@@ -187,7 +187,6 @@ impl Bulks {
         let (uses, slot) = &mut self.places[place];
         *uses = uses.wrapping_add(1);
         *slot = Some(bulk);
-        self.live += 1;
         Some(BulkId(uses.wrapping_mul(BULKS_MAX as u32) | place as u32))
     }
 
@@ -209,13 +208,13 @@ impl Bulks {
     pub(super) fn remove(&mut self, id: BulkId) -> Option<Bulk> {
         let place = self.place(id)?;
         let bulk = self.places[place].1.take()?;
-        self.live -= 1;
+        self.free.push(place);
         Some(bulk)
     }
 
     /// Transfers not yet taken by the caller.
     pub(super) const fn len(&self) -> usize {
-        self.live
+        self.places.len() - self.free.len()
     }
 }
 

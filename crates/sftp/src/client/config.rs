@@ -12,8 +12,8 @@ pub(super) const SLOT_BITS: u32 = 12;
 /// Slots that bulk transfers leave for metadata requests.
 pub(super) const REQUESTS_RESERVED: usize = 256;
 
-/// Bulk transfers in progress at once.
-pub const BULKS_MAX: usize = 256;
+/// Bulk transfers in progress at once: as many small files as a server has handles.
+pub const BULKS_MAX: usize = 1024;
 
 /// Handle strings are at most this long: draft-ietf-secsh-filexfer-02 section 6.2.
 pub const HANDLE_LEN_MAX: usize = 256;
