@@ -43,6 +43,9 @@ pub struct PairConfig {
     pub cuts: bool,
     /// Bytes that one direction holds at most, sent and not yet taken: both socket buffers.
     pub buffer_bytes_max: usize,
+    /// What is sent at once arrives in pieces of at most so many bytes, each as soon as it has been
+    /// sent, as TCP's segments do. With a rate, a large one adds the time of a whole write to the path.
+    pub segment_bytes_max: usize,
     /// Calls at one instant after which the run counts as a livelock.
     pub calls_per_instant_max: u32,
 }
@@ -55,6 +58,7 @@ impl Default for PairConfig {
             rate: None,
             cuts: false,
             buffer_bytes_max: 4 << 20,
+            segment_bytes_max: usize::MAX,
             calls_per_instant_max: 1_000_000,
         }
     }
@@ -276,6 +280,12 @@ fn transmit<E: Endpoint>(
         "wrote past its room, seed {}",
         config.seed
     );
+    if out.len() > config.segment_bytes_max {
+        for segment in out.chunks(config.segment_bytes_max) {
+            way.link.send(now, segment.to_vec());
+        }
+        return true;
+    }
     if !out.is_empty() {
         way.link.send(now, out);
         return true;

@@ -150,3 +150,23 @@ fn timers_fire_at_their_instant_and_the_deadline_holds() {
     assert_eq!(pair.run(FOREVER, |_| false, |_| ()), Stop::Quiet);
     assert_eq!((pair.a.timeouts, pair.now()), (1, Instant::ZERO + MS * 30));
 }
+
+#[test]
+fn a_write_arrives_segment_by_segment_as_each_is_sent() {
+    let first_at = |segment_bytes_max| {
+        let config = PairConfig {
+            delay: MS * 50,
+            rate: Some(Rate::from_bytes_per_sec(1_000_000)),
+            segment_bytes_max,
+            ..PairConfig::default()
+        };
+        let mut pair = Pair::new(config, sender(100_000), receiver(100_000));
+        pair.run(FOREVER, |p| !p.b.received.is_empty(), |_| ());
+        let first_at = pair.now();
+        pair.run(FOREVER, |p| p.b.received.len() == 100_000, |_| ());
+        assert_eq!(pair.now(), Instant::ZERO + MS * 150);
+        first_at
+    };
+    assert_eq!(first_at(usize::MAX), Instant::ZERO + MS * 150);
+    assert_eq!(first_at(1000), Instant::ZERO + MS * 51);
+}
