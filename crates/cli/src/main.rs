@@ -6,6 +6,7 @@
 mod args;
 mod copy;
 mod exit;
+mod lab;
 mod output;
 mod plan;
 mod progress;
@@ -40,6 +41,13 @@ fn run(arguments: &[OsString]) -> Exit {
     if arguments.get(1).is_some_and(|word| word == "sftp-server") {
         return sftp_server(&arguments[1..]);
     }
+    // The lab starts itself again, with words that are not for a person.
+    if let [_, command, link_init, rest @ ..] = arguments
+        && command == "lab"
+        && link_init == lab::LINK_INIT
+    {
+        return Exit::Code(fullbore_lab::driver::init::main(rest));
+    }
     match args::parse(arguments) {
         Ok(Task::Copy(values)) => match plan::copy_plan(&values) {
             Ok(plan) => copy::run(&plan),
@@ -48,6 +56,7 @@ fn run(arguments: &[OsString]) -> Exit {
         Ok(Task::Serve(values)) => serve::run(&values),
         Ok(Task::HashPassword) => serve::hash_password(),
         Ok(Task::Demo) => demo(),
+        Ok(Task::Lab(values)) => lab::run(values),
         Ok(Task::Completions(shell)) => args::print_completions(shell),
         Ok(Task::Printed(exit)) => exit,
         Err(why) => exit::usage(&why),

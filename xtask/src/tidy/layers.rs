@@ -13,7 +13,8 @@ const ARROWS: &[(&str, &[&str])] = &[
         "fullbore",
         &["fullbore-base", "fullbore-ssh", "fullbore-sftp"],
     ),
-    ("cli", &["fullbore"]),
+    ("lab", &["fullbore", "fullbore-base", "fullbore-sim"]),
+    ("cli", &["fullbore", "fullbore-lab"]),
     ("testkit", &[]),
 ];
 

@@ -1,6 +1,7 @@
 //! The command line: from words to values. What they mean together is decided by `plan` and `serve`.
 
 mod copy;
+mod lab;
 mod serve;
 
 use std::ffi::OsString;
@@ -8,6 +9,7 @@ use std::ffi::OsString;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 pub(crate) use copy::CopyValues;
+pub(crate) use lab::LabValues;
 pub(crate) use serve::{FLAGS as SERVE_FLAGS, Kind, ServeValues};
 
 use crate::exit::Exit;
@@ -23,6 +25,8 @@ pub(crate) enum Task {
     HashPassword,
     /// `demo`
     Demo,
+    /// `lab`
+    Lab(LabValues),
     /// `completions`
     Completions(clap_complete::Shell),
     /// Help or the version was asked for, and has been printed.
@@ -58,6 +62,7 @@ pub(crate) fn command() -> Command {
         .subcommand(Command::new("demo").about(
             "Shows it all on this machine: a private server, a copy up and down, hashes compared",
         ))
+        .subcommand(lab::command())
         .subcommand(sftp_server_command())
         .subcommand(completions_command())
 }
@@ -104,6 +109,7 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Task, String> {
         "serve" => Ok(Task::Serve(ServeValues::from_matches(matches))),
         "hash-password" => Ok(Task::HashPassword),
         "demo" => Ok(Task::Demo),
+        "lab" => LabValues::from_matches(matches).map(Task::Lab),
         "completions" => shell(matches).map(Task::Completions),
         other => Err(format!("\"{other}\" cannot be used here")),
     }

@@ -1,0 +1,43 @@
+//! The lab's only place with devices, namespaces, processes, signals and clocks.
+
+mod congestion;
+mod forward;
+pub mod init;
+mod netns;
+mod process;
+mod run;
+mod signals;
+mod tun;
+
+pub use run::run;
+
+use std::fmt;
+use std::io;
+
+/// What could not be done, in words for a person.
+#[derive(Debug)]
+pub struct LabError(String);
+
+impl LabError {
+    /// `what` failed, and how.
+    fn new(what: &str, error: &dyn fmt::Display) -> Self {
+        Self(format!("{what}: {error}"))
+    }
+}
+
+impl fmt::Display for LabError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for LabError {}
+
+/// The result of a system call that says -1 on failure.
+fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result == -1 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
