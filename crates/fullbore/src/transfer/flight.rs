@@ -1,17 +1,24 @@
 //! How many files are in flight: as many as make the copy faster, and no more.
 //!
-//! A round is as many files as are in flight. After a round during which the limit was reached, it is
-//! doubled if the last doubling raised the rate, else halved again and left alone for some rounds.
+//! The first number follows from how long the first answer took: as many files as could be served
+//! meanwhile. From there on a round is as many files as are in flight. After a round during which the
+//! limit was reached, it is doubled if the last doubling raised the rate, else halved again and left
+//! alone for some rounds.
 //!
 //! ```text
-//! 100 ms, three round trips a file: 128 in 0.3 s = 427/s ► 256: 853/s ► 512: 1,700/s ► 1,024
-//! loopback, 80 us a file:           128 = 12,500/s ► 256: 12,600/s ► 128, and again 16 rounds later
+//! 10 ms, three round trips a file: 100 in 30 ms = 3,300/s ► 200: 6,700/s ► 400: 10,000/s ► 800: the same ► 400
+//! loopback, 80 us a file:          64 = 12,500/s ► 128: 12,600/s ► 64, and again 16 rounds later
 //! ```
+
+use std::time::Duration;
 
 use fullbore_base::Instant;
 
-/// Files in flight at the start. Chosen: what hides some milliseconds, and no server minds.
-pub(crate) const FILES_AT_FIRST: usize = 128;
+/// Files in flight at least. Chosen: what hides a millisecond, and no server minds.
+pub(crate) const FILES_MIN: usize = 64;
+
+/// What a small file costs a server, at least: with OpenSSH's on a fast machine some 60 us.
+const FILE_TIME: Duration = Duration::from_micros(100);
 
 /// A doubling is worth keeping when the rate is this much higher.
 const GAIN_MIN: f64 = 1.1;
@@ -26,6 +33,7 @@ const BYTES_PER_UNIT: u64 = 64 * 1024;
 #[derive(Debug)]
 pub(crate) struct Flight {
     limit: usize,
+    least: usize,
     most: usize,
     began: Instant,
     done_files: usize,
@@ -38,10 +46,13 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
-    /// At most `most` files.
-    pub(crate) fn new(now: Instant, most: usize) -> Self {
+    /// At most `most` files; `turnaround` is how long the first answer took.
+    pub(crate) fn new(now: Instant, turnaround: Duration, most: usize) -> Self {
+        let meanwhile = turnaround.as_nanos() / FILE_TIME.as_nanos();
+        let meanwhile = usize::try_from(meanwhile).unwrap_or(usize::MAX);
         Self {
-            limit: FILES_AT_FIRST.min(most),
+            limit: meanwhile.max(FILES_MIN).min(most),
+            least: FILES_MIN.min(most),
             most,
             began: now,
             done_files: 0,
@@ -82,7 +93,7 @@ impl Flight {
         if self.hold > 0 {
             self.hold -= 1;
         } else if !is_better {
-            self.limit = (self.limit / 2).max(FILES_AT_FIRST.min(self.most));
+            self.limit = (self.limit / 2).max(self.least);
             self.hold = HOLD_ROUNDS;
             return;
         }
@@ -96,12 +107,11 @@ impl Flight {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     /// Files done at `rate(limit)` files a second until `count` are; the limits on the way.
     fn limits(most: usize, count: usize, rate: impl Fn(usize) -> f64) -> Vec<usize> {
         let mut now = Instant::ZERO;
-        let mut flight = Flight::new(now, most);
+        let mut flight = Flight::new(now, Duration::ZERO, most);
         let mut limits = vec![flight.limit()];
         for _ in 0..count {
             flight.on_full();
@@ -115,36 +125,49 @@ mod tests {
     }
 
     #[test]
+    fn begins_with_what_could_be_served_until_the_first_answer() {
+        let first =
+            |millis, most| Flight::new(Instant::ZERO, Duration::from_millis(millis), most).limit();
+        assert_eq!(first(0, 1024), FILES_MIN);
+        assert_eq!(first(30, 1024), 300);
+        assert_eq!(first(300, 1024), 1024);
+        assert_eq!(first(300, 10), 10);
+    }
+
+    #[test]
     fn grows_while_round_trips_are_what_limits() {
         let by_round_trips = |limit| limit as f64 / 0.3;
         assert_eq!(
             limits(1024, 2000, by_round_trips),
-            [128, 256, 512, 1024],
-            "within the first 2,000 files"
+            [64, 128, 256, 512, 1024]
         );
-        assert_eq!(limits(100, 2000, by_round_trips), [100]);
+        assert_eq!(limits(50, 2000, by_round_trips), [50]);
     }
 
     #[test]
     fn stays_low_where_more_do_not_help_and_tries_again_now_and_then() {
         let found = limits(1024, 10_000, |_| 12_000.0);
-        assert!(found.iter().all(|&limit| limit <= 256), "{found:?}");
-        assert!((3..12).contains(&found.len()), "{found:?}");
+        assert!(found.iter().all(|&limit| limit <= 128), "{found:?}");
+        assert!((3..24).contains(&found.len()), "{found:?}");
     }
 
     #[test]
     fn settles_where_the_path_is_full() {
         let by_rate = |limit| (limit as f64 / 0.3).min(1000.0);
-        let found = limits(1024, 2000, by_rate);
-        assert_eq!(found, [128, 256, 512, 1024, 512], "1,024 were not faster");
+        let found = limits(1024, 2500, by_rate);
+        assert_eq!(
+            found,
+            [64, 128, 256, 512, 1024, 512],
+            "1,024 were not faster"
+        );
     }
 
     #[test]
     fn what_never_fills_it_says_nothing() {
-        let mut flight = Flight::new(Instant::ZERO, 1024);
+        let mut flight = Flight::new(Instant::ZERO, Duration::ZERO, 1024);
         for n in 0..1000 {
             flight.on_done(Instant::ZERO + Duration::from_millis(n), 1 << 20);
         }
-        assert_eq!(flight.limit(), FILES_AT_FIRST);
+        assert_eq!(flight.limit(), FILES_MIN);
     }
 }

@@ -26,8 +26,8 @@ const EMPTY_REPLIES_MAX: usize = 16;
 /// with OpenSSH, which gives 100 names a reply, 1,600.
 const READDIRS_IN_FLIGHT_MAX: usize = 16;
 
-/// The same for the first batch: a short folder is listed, and its end told, in one round trip.
-const READDIRS_AT_FIRST: usize = 2;
+/// The same for the first batch: a folder of 300 names is listed, and its end told, in one round trip.
+const READDIRS_AT_FIRST: usize = 4;
 
 /// A copy under way writes more often than that, and servers tell times in whole seconds.
 const WRITERS_SHOW_AFTER: Duration = Duration::from_millis(1100);

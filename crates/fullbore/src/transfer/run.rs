@@ -1,13 +1,16 @@
 //! One run: several sources, from one or more places, into one target.
 
 use std::cell::Cell;
+use std::time::Duration;
 
+use fullbore_base::Instant;
 use fullbore_sftp::proto::Attrs;
 
 use super::observer::{Event, Observer, Summary};
 use super::side::{Fault, FaultKind, Side};
 use super::temp::{join, split};
 use super::tree::{self, Paths, Root};
+use crate::driver::clock::Clock;
 
 /// Files that are copied at once, at most: an upload of 4 KiB files takes three round trips each, so
 /// that 1,024 are 340 files in a round trip, 3,400 a second at 100 ms. OpenSSH's server has 1,019
@@ -104,6 +107,9 @@ pub struct Run<'a, D: Side> {
     pub(crate) options: Options,
     pub(crate) observer: &'a dyn Observer,
     pub(crate) tally: Tally,
+    clock: Clock,
+    /// How long the slowest first answer took, of the target or a source.
+    pub(crate) turnaround: Cell<Duration>,
 }
 
 impl<'a, D: Side> Run<'a, D> {
@@ -124,7 +130,10 @@ impl<'a, D: Side> Run<'a, D> {
         if path.is_empty() {
             path = b".".to_vec();
         }
-        let (is_folder, exists) = match target.stat(&path).await {
+        let clock = Clock::start();
+        let found = target.stat(&path).await;
+        let turnaround = clock.now() - Instant::ZERO;
+        let (is_folder, exists) = match found {
             Ok(attrs) => (attrs.is_dir(), true),
             Err(fault) if fault.is_not_found() => (false, false),
             Err(fault) => return Err(fault),
@@ -146,6 +155,8 @@ impl<'a, D: Side> Run<'a, D> {
             options,
             observer,
             tally: Tally::default(),
+            clock,
+            turnaround: Cell::new(turnaround),
         })
     }
 
@@ -175,7 +186,10 @@ impl<'a, D: Side> Run<'a, D> {
 
     async fn root<S: Side>(&self, source: &S, path: &[u8]) -> Result<Root, Fault> {
         let path = if path.is_empty() { b"." } else { path };
+        let asked = self.clock.now();
         let (attrs, real) = tokio::join!(source.stat(path), source.realpath(path));
+        let took = self.clock.now() - asked;
+        self.turnaround.set(self.turnaround.get().max(took));
         let (attrs, real) = (attrs?, real?);
         if attrs.is_dir() && !self.options.recursive {
             return Err(Fault::failure(

@@ -86,7 +86,7 @@ pub(crate) async fn copy<S: Side, D: Side>(run: &Run<'_, D>, source: &S, roots: 
     let walk = Walk { run, source };
     let clock = Clock::start();
     let most = run.options.files_in_flight.clamp(1, FILES_IN_FLIGHT_MAX);
-    let mut flight = Flight::new(clock.now(), most);
+    let mut flight = Flight::new(clock.now(), run.turnaround.get(), most);
     let mut work = Work::new();
     roots
         .into_iter()
