@@ -9,6 +9,7 @@ pub struct RxBuf {
     data: Box<[u8]>,
     start: usize,
     end: usize,
+    moved_bytes: u64,
 }
 
 impl RxBuf {
@@ -19,6 +20,7 @@ impl RxBuf {
             data: vec![0; capacity].into_boxed_slice(),
             start: 0,
             end: 0,
+            moved_bytes: 0,
         }
     }
 
@@ -43,8 +45,15 @@ impl RxBuf {
             self.data.copy_within(self.start..self.end, 0);
             self.end -= self.start;
             self.start = 0;
+            self.moved_bytes += self.end as u64;
         }
         &mut self.data[self.end..]
+    }
+
+    /// Bytes that were moved to the front so far: what back-pressure costs.
+    #[must_use]
+    pub const fn moved_bytes(&self) -> u64 {
+        self.moved_bytes
     }
 
     /// Takes note that `n` bytes were written to the front of [`RxBuf::space`].
@@ -192,6 +201,7 @@ pub struct ByteQueue {
     data: Vec<u8>,
     start: usize,
     limit: usize,
+    moved_bytes: u64,
 }
 
 impl ByteQueue {
@@ -202,6 +212,7 @@ impl ByteQueue {
             data: Vec::new(),
             start: 0,
             limit,
+            moved_bytes: 0,
         }
     }
 
@@ -215,9 +226,15 @@ impl ByteQueue {
     #[must_use]
     pub fn push(&mut self, bytes: &[u8]) -> usize {
         let n = bytes.len().min(self.limit - self.len());
-        self.reclaim();
+        self.make_room(n);
         self.data.extend_from_slice(&bytes[..n]);
         n
+    }
+
+    /// Queued bytes that were moved so far, to the front or to larger memory.
+    #[must_use]
+    pub const fn moved_bytes(&self) -> u64 {
+        self.moved_bytes
     }
 
     /// Memory behind what is queued for `len` more bytes, zeroed or stale.
@@ -226,7 +243,7 @@ impl ByteQueue {
     /// When `len` exceeds what the limit leaves.
     pub fn tail_mut(&mut self, len: usize) -> &mut [u8] {
         assert!(len <= self.limit - self.len(), "asked past the limit");
-        self.reclaim();
+        self.make_room(len);
         let end = self.data.len();
         self.data.resize(end + len, 0);
         &mut self.data[end..]
@@ -277,12 +294,18 @@ impl ByteQueue {
         self.len() == 0
     }
 
-    fn reclaim(&mut self) {
+    /// Makes room for `n` more bytes: reclaims the front, then has the memory grow.
+    fn make_room(&mut self, n: usize) {
         if self.start > 0 && self.start >= self.data.len() - self.start {
             self.data.copy_within(self.start.., 0);
             let len = self.data.len() - self.start;
             self.data.truncate(len);
             self.start = 0;
+            self.moved_bytes += len as u64;
+        }
+        if n > self.data.capacity() - self.data.len() {
+            self.moved_bytes += self.data.len() as u64;
+            self.data.reserve(n);
         }
     }
 }
@@ -361,6 +384,20 @@ mod tests {
         tx.consume(1);
         tx.grow(8);
         assert_eq!((tx.pending(), tx.room()), (&b"bcd"[..], 5));
+    }
+
+    #[test]
+    fn what_is_queued_is_moved_a_constant_number_of_times() {
+        for queued in [10, 1_000, 100_000] {
+            let mut queue = ByteQueue::new(1 << 20);
+            let count = 10 * queued;
+            for i in 0..count {
+                assert_eq!(queue.push(b"x"), 1);
+                queue.consume(usize::from(i >= queued));
+            }
+            let moved = queue.moved_bytes();
+            assert!(moved <= 4 * count as u64, "{moved} for {count}");
+        }
     }
 
     #[test]

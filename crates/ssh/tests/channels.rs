@@ -134,32 +134,6 @@ fn refused_programs_are_told_and_leave_the_channel_open() {
 }
 
 #[test]
-fn a_million_one_byte_messages_take_linear_time() {
-    let seed = seed(5);
-    // Work is counted, not timed: what a byte costs is events and packets.
-    let count = |bytes: u64| {
-        let mut flow = Flow::new(bytes);
-        flow.chunk = 1;
-        let client = Client::new(attempts(), vec![exec("flow 0 1", flow)]);
-        let mut pair = pair(
-            PairConfig {
-                cuts: false,
-                ..network(seed)
-            },
-            (client_config(), client),
-            (server_config(), Server::new(welcome)),
-            512 << 10,
-        );
-        run(&mut pair, all_closed);
-        let stats = *pair.b.conn.stats();
-        assert_eq!(stats.channel_bytes_received, bytes);
-        stats
-    };
-    let stats = count(1_000_000);
-    assert_eq!(stats.channel_bytes_kept, 0, "each was consumed in place");
-}
-
-#[test]
 fn a_peer_with_tiny_packets_is_served() {
     let seed = seed(6);
     let mut client = client_config();

@@ -154,6 +154,8 @@ impl<A: ServerApp> Endpoint for ServerEnd<A> {
         self.turn(now);
         while self.session.pending().len() < room && self.session.poll_transmit(now, &mut self.app)
         {
+            // Its turns may have been used up: there may be more to read from what arrived.
+            self.turn(now);
         }
         let n = self.session.pending().len().min(room);
         out.extend_from_slice(&self.session.pending()[..n]);

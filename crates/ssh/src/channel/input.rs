@@ -87,6 +87,11 @@ impl Input {
         }
     }
 
+    /// Bytes of the backlogs that were moved so far.
+    pub(crate) const fn moved_bytes(&self) -> u64 {
+        self.data.moved_bytes() + self.stderr.moved_bytes()
+    }
+
     /// Whether nothing unread is left.
     pub(crate) fn is_drained(&self) -> bool {
         self.data.is_empty() && self.stderr.is_empty()

@@ -277,6 +277,15 @@ impl Connection {
         &self.stats
     }
 
+    /// Received bytes that were moved within the receive buffer and the open channels' backlogs so far: the
+    /// part of the work that could grow with what waits. O(channels).
+    #[must_use]
+    pub fn moved_bytes(&self) -> u64 {
+        let channels = self.table.slots().filter_map(|slot| self.table.at(slot));
+        let kept: u64 = channels.map(|channel| channel.input.moved_bytes()).sum();
+        self.transport.moved_bytes() + kept
+    }
+
     /// The round-trip time, smoothed as TCP does (RFC 6298), once it has been measured.
     #[must_use]
     pub const fn rtt(&self) -> Option<Duration> {

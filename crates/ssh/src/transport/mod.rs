@@ -232,6 +232,11 @@ impl Transport {
         self.rekey_if_due(now);
     }
 
+    /// Received bytes that were moved within the receive buffer so far.
+    pub(crate) const fn moved_bytes(&self) -> u64 {
+        self.rx.moved_bytes()
+    }
+
     /// Key exchanges done so far, the first one counted.
     #[must_use]
     pub const fn key_exchange_count(&self) -> u64 {
