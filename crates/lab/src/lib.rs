@@ -2,8 +2,9 @@
 //!
 //! [`link`] emulates a link between two network namespaces, packet by packet and in real time. What
 //! happens to a packet is decided without I/O ([`link::Shaper`]); `driver/` alone has devices, namespaces,
-//! processes and clocks.
+//! processes and clocks. [`stream`] emulates one for byte streams, without root.
 
 pub mod driver;
 pub mod link;
+pub mod stream;
 pub mod units;

@@ -7,6 +7,7 @@ mod netns;
 mod process;
 mod run;
 mod signals;
+pub mod stream;
 mod tun;
 
 pub use run::run;
