@@ -171,6 +171,10 @@ pub struct ClientConfig {
     pub transport: TransportConfig,
     /// The connection layer's part.
     pub connection: ConnectionConfig,
+    /// Version line of a server that an earlier connection was logged in to: one that bears being
+    /// sent a channel's first messages behind an authentication request gets them there while its
+    /// line is the same.
+    pub patient_version: Option<Vec<u8>>,
 }
 
 /// A server's host key, with the certificates made for it.

@@ -9,7 +9,7 @@ use common::*;
 use fullbore_base::Instant;
 use fullbore_sim::PairConfig;
 use fullbore_ssh::auth::{Attempt, AuthAnswer, AuthRequest, Credential, Method, MethodSet, Secret};
-use fullbore_ssh::config::ClientConfig;
+use fullbore_ssh::config::{ClientConfig, ServerConfig};
 use std::time::Duration;
 
 fn echo(bytes: u64) -> Vec<(Ask, Flow)> {
@@ -132,6 +132,10 @@ fn a_login_that_takes_too_long_is_ended_by_either_side() {
 
 /// One-way trips from the end of TCP's handshake to the first byte of the subsystem's output.
 fn legs(config: ClientConfig, attempt: Attempt) -> u64 {
+    legs_to(config, server_config(), attempt)
+}
+
+fn legs_to(config: ClientConfig, server: ServerConfig, attempt: Attempt) -> u64 {
     let client = Client::new(vec![attempt], echo(100));
     let mut pair = pair(
         PairConfig {
@@ -141,7 +145,7 @@ fn legs(config: ClientConfig, attempt: Attempt) -> u64 {
             ..PairConfig::default()
         },
         (config, client),
-        (server_config(), Server::new(strict)),
+        (server, Server::new(strict)),
         64 << 10,
     );
     run(&mut pair, |pair| {
@@ -160,24 +164,85 @@ fn legs(config: ClientConfig, attempt: Attempt) -> u64 {
 
 #[test]
 fn the_first_byte_takes_no_more_round_trips_than_it_must() {
-    let config = |eager, guess| {
-        let mut config = client_config();
-        config.connection.eager = eager;
-        config.transport.guess_kex = guess;
-        // The guess is right when both sides' first host key algorithms agree too: a client puts
-        // the one first that it knows the host by.
-        config
-            .transport
-            .host_key_algorithms
-            .insert(0, "ssh-ed25519".to_owned());
+    // KEXINIT, exchange, authentication, channel, subsystem: one-way trips.
+    assert_eq!(legs(guessing(false, false), key_attempt(9, true)), 9);
+    assert_eq!(legs(guessing(false, true), key_attempt(9, true)), 8);
+    assert_eq!(legs(guessing(false, false), key_attempt(9, false)), 11);
+    // Channel and subsystem ride on the authentication.
+    assert_eq!(legs(guessing(true, false), key_attempt(9, true)), 5);
+    assert_eq!(legs(guessing(true, true), key_attempt(9, true)), 4);
+    assert_eq!(legs(guessing(true, false), password("secret")), 5);
+}
+
+fn guessing(eager: bool, guess: bool) -> ClientConfig {
+    let mut config = client_config();
+    config.connection.eager = eager;
+    config.transport.guess_kex = guess;
+    // The guess is right when both sides' first host key algorithms agree too: a client puts the
+    // one first that it knows the host by.
+    let algorithms = &mut config.transport.host_key_algorithms;
+    algorithms.insert(0, "ssh-ed25519".to_owned());
+    config
+}
+
+/// A server with OpenSSH's name and OpenSSH's way with windows.
+fn openssh() -> ServerConfig {
+    let mut config = server_config();
+    config.transport.software_version = "OpenSSH_10.0p2".to_owned();
+    config.connection.withholds_window = true;
+    config
+}
+
+#[test]
+fn a_server_that_is_known_to_bear_it_is_sent_the_channel_ahead_of_its_consent() {
+    let remembered = |version: &str| {
+        let mut config = guessing(true, true);
+        config.patient_version = Some(version.as_bytes().to_vec());
         config
     };
-    // KEXINIT, exchange, authentication, channel, subsystem: one-way trips.
-    assert_eq!(legs(config(false, false), key_attempt(9, true)), 9);
-    assert_eq!(legs(config(false, true), key_attempt(9, true)), 8);
-    assert_eq!(legs(config(false, false), key_attempt(9, false)), 11);
-    // Channel and subsystem ride on the authentication.
-    assert_eq!(legs(config(true, false), key_attempt(9, true)), 5);
-    assert_eq!(legs(config(true, true), key_attempt(9, true)), 4);
-    assert_eq!(legs(config(true, false), password("secret")), 5);
+    let key = || key_attempt(9, true);
+    // KEXINIT, exchange, authentication, channel, subsystem, which the first byte follows.
+    assert_eq!(legs_to(guessing(false, false), openssh(), key()), 9);
+    // Channel and subsystem in one flight, by the server's name alone.
+    assert_eq!(legs_to(guessing(true, false), openssh(), key()), 7);
+    // With the authentication, where its very version is known from before.
+    let known = "SSH-2.0-OpenSSH_10.0p2";
+    assert_eq!(legs_to(remembered(known), openssh(), key()), 4);
+    assert_eq!(
+        legs_to(remembered("SSH-2.0-OpenSSH_9.9"), openssh(), key()),
+        6
+    );
+    // A password may be wrong any time.
+    assert_eq!(legs_to(remembered(known), openssh(), password("secret")), 6);
+    // Others are waited for, whatever is said to be known of them.
+    let mut other = openssh();
+    other.transport.software_version = "Other_1".to_owned();
+    assert_eq!(legs_to(remembered("SSH-2.0-Other_1"), other, key()), 8);
+}
+
+/// 100,000 bytes, so that most of them wait for the window that the first of them went ahead of.
+#[test]
+fn bytes_sent_ahead_of_a_withheld_window_arrive_once() {
+    for (seed, version) in [
+        (seed(18), None),
+        (19, Some("SSH-2.0-OpenSSH_10.0p2")),
+        (20, None),
+    ] {
+        let mut config = guessing(true, false);
+        config.patient_version = version.map(|v| v.as_bytes().to_vec());
+        let flow = (Ask::Subsystem("flow 5000 1".to_owned()), Flow::new(100_000));
+        // The last is tried first: what goes behind it is in vain.
+        let attempts = vec![key_attempt(9, true), key_attempt(8, true)];
+        let mut pair = pair(
+            network(seed),
+            (config, Client::new(attempts, vec![flow])),
+            (openssh(), Server::new(strict)),
+            64 << 10,
+        );
+        run(&mut pair, all_closed);
+        let flow = pair.a.app.flow(0);
+        assert_eq!((flow.received, flow.exit_status), (5000, Some(7)));
+        assert_eq!(pair.b.conn.stats().channel_bytes_received, 100_000);
+        assert!(!pair.a.conn.is_ahead_of_consent());
+    }
 }

@@ -11,7 +11,9 @@ use common::apps::{Ask, Flow};
 use common::real::{connect, drive, sshd, user, write_key};
 use common::*;
 use fullbore_base::Instant;
+use fullbore_ssh::auth::Attempt;
 use fullbore_ssh::cipher::{Cipher, Mac};
+use fullbore_ssh::config::ClientConfig;
 use fullbore_ssh::kex::Method;
 use fullbore_ssh::packet::Compression;
 use fullbore_ssh::{Connection, Event};
@@ -76,6 +78,56 @@ fn is_known_to_ssh(what: &str, name: &str) -> bool {
     let out = Command::new("ssh").args(["-Q", what]).output().unwrap();
     let list = String::from_utf8_lossy(&out.stdout).into_owned();
     list.lines().any(|line| line == name)
+}
+
+/// Logs in, opens the channel and sends its first bytes as the second contact with a server may: all
+/// that can be guessed is guessed. A wrong key before the right one makes half of it in vain.
+#[test]
+fn sshd_takes_what_comes_ahead_of_its_consent() {
+    let Some(server) = sshd("ahead", "") else {
+        return;
+    };
+    let contact = |attempts: Vec<Attempt>, change: &dyn Fn(&mut ClientConfig)| {
+        let mut config = client_config();
+        config.auth.user = user();
+        let algorithms = &mut config.transport.host_key_algorithms;
+        algorithms.insert(0, "ssh-ed25519".to_owned());
+        change(&mut config);
+        let flow = (Ask::Exec("cat".to_owned()), Flow::new(5_000_000));
+        let app = Client::new(attempts, vec![flow]);
+        let conn = Connection::client(Arc::new(config), provider(1), Instant::ZERO);
+        let mut node = Node::new(conn, app, 512 << 10);
+        let mut stream = connect(server.port);
+        drive(&mut stream, &mut node, |node| {
+            node.app.flows.values().any(|flow| flow.closed) || node.app.error.is_some()
+        });
+        assert_eq!(node.app.error, None);
+        let flow = node.app.flow(0);
+        assert_eq!((flow.received, flow.exit_status), (5_000_000, Some(0)));
+        node
+    };
+    let first = contact(vec![key_attempt(2, true)], &|_| {});
+    let seen = first.conn.first_choices().unwrap().clone();
+    let remembered = |config: &mut ClientConfig| {
+        let kex = Method::from_name(&seen.kex).unwrap();
+        config.transport.kex.insert(0, kex);
+        let algorithms = &mut config.transport.host_key_algorithms;
+        algorithms.insert(0, seen.host_key.clone());
+        config.transport.guess_kex = true;
+        config.patient_version = Some(first.conn.remote_version().to_vec());
+    };
+    let second = contact(vec![key_attempt(2, true)], &remembered);
+    assert!(second.conn.first_choices().unwrap().are_ours);
+    // The last is tried first.
+    contact(
+        vec![key_attempt(2, true), key_attempt(3, true)],
+        &remembered,
+    );
+    // Both lists differ in front: the guess is passed over.
+    contact(vec![key_attempt(2, true)], &|config| {
+        remembered(config);
+        config.transport.kex.insert(0, Method::EcdhNistp521);
+    });
 }
 
 #[test]

@@ -134,6 +134,12 @@ impl Authenticator {
         )
     }
 
+    /// As [`Authenticator::is_proof_sent`], where the proof is a key's signature.
+    #[must_use]
+    pub const fn is_signature_sent(&self) -> bool {
+        matches!(self.state, State::Awaiting(Awaited::KeySigned))
+    }
+
     /// What can be tried, and how the last attempt ended.
     #[must_use]
     pub const fn methods(&self) -> &AuthMethods {

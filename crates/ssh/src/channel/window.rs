@@ -37,6 +37,16 @@ impl LocalWindow {
         }
     }
 
+    /// A window of which the peer holds nothing yet: the next adjust gives it all.
+    #[must_use]
+    pub const fn withheld(target: u32) -> Self {
+        Self {
+            target,
+            outstanding: 0,
+            unread: 0,
+        }
+    }
+
     /// The policy's whole interface: how many bytes may be on their way and unread together. Credit
     /// already given is never taken back; a smaller target is reached by giving less.
     pub const fn set_target(&mut self, target: u32) {
@@ -115,6 +125,8 @@ pub struct RemoteWindow {
     window: u32,
     /// Most credit ever held.
     window_peak: u32,
+    /// Bytes sent ahead of the credit for them, which the next adjusts pay. Zero unless `window` is.
+    owed: u32,
     maxpacket: u32,
     limited_since: Option<Instant>,
     limited: Duration,
@@ -132,6 +144,7 @@ impl RemoteWindow {
         Ok(Self {
             window,
             window_peak: window,
+            owed: 0,
             maxpacket,
             limited_since: None,
             limited: Duration::ZERO,
@@ -161,9 +174,11 @@ impl RemoteWindow {
     /// # Errors
     /// `WindowOverflow`: RFC 4254 5.2: "The window MUST NOT be increased above 2^32 - 1 bytes."
     pub fn on_adjust(&mut self, now: Instant, credit: u32) -> Result<(), PeerMisbehaved> {
+        let paid = credit.min(self.owed);
+        self.owed -= paid;
         self.window = self
             .window
-            .checked_add(credit)
+            .checked_add(credit - paid)
             .ok_or(PeerMisbehaved::WindowOverflow)?;
         self.window_peak = self.window_peak.max(self.window);
         if self.window > 0
@@ -183,6 +198,14 @@ impl RemoteWindow {
             .ok()
             .and_then(|len| self.window.checked_sub(len))
             .expect("the sender looked at the window first");
+    }
+
+    /// Spends credit for bytes that went before the window was known; what it does not cover, the
+    /// next adjusts do.
+    pub const fn take_ahead(&mut self, len: u32) {
+        let covered = if len < self.window { len } else { self.window };
+        self.window -= covered;
+        self.owed = len - covered;
     }
 
     /// Takes note that bytes wait for credit alone since `now`.
@@ -279,6 +302,20 @@ mod tests {
             Err(PeerMisbehaved::WindowOverflow)
         );
         assert_eq!(window.on_adjust(now, 0), Ok(()));
+    }
+
+    #[test]
+    fn bytes_sent_ahead_of_the_window_are_paid_by_the_adjusts_that_follow() {
+        let now = Instant::ZERO;
+        let mut window = RemoteWindow::new(0, 1).expect("allowed");
+        window.take_ahead(100);
+        window.on_adjust(now, 60).expect("no overflow");
+        assert_eq!(window.window(), 0);
+        window.on_adjust(now, 60).expect("no overflow");
+        assert_eq!(window.window(), 20);
+        let mut window = RemoteWindow::new(100, 1).expect("allowed");
+        window.take_ahead(30);
+        assert_eq!(window.window(), 70);
     }
 
     #[test]

@@ -70,10 +70,13 @@ pub struct ConnectionConfig {
     pub keepalive_count_max: u32,
     /// How often the round-trip time is measured.
     pub ping_interval: Option<Duration>,
-    /// Client: send channel open, requests and up to [`EAGER_BYTES_MAX`] of data behind an
-    /// authentication attempt, without waiting for its success. Takes effect only towards a peer
-    /// whose version line names fullbore: others disconnect.
+    /// Client: send requests and up to [`EAGER_BYTES_MAX`] of data behind the first channel's open
+    /// message, and all of them behind an authentication attempt, without waiting for consent. Takes
+    /// effect only towards servers that are known to bear it: see `ahead.rs`.
     pub eager: bool,
+    /// Server: confirm channels with a window of 0 and give the window with the answer to the first
+    /// request, as OpenSSH does. Only tests want it: it costs clients a round trip.
+    pub withholds_window: bool,
 }
 
 impl Default for ConnectionConfig {
@@ -90,6 +93,7 @@ impl Default for ConnectionConfig {
             keepalive_count_max: 3,
             ping_interval: None,
             eager: true,
+            withholds_window: false,
         }
     }
 }

@@ -71,6 +71,14 @@ impl Login {
         }
     }
 
+    /// As [`Login::is_attempt_decisive`], by a key's signature.
+    pub(super) fn is_signature_sent(&self) -> bool {
+        match &self.side {
+            Side::Client(auth) => auth.is_signature_sent() && self.outgoing.is_none(),
+            Side::Server(_) => false,
+        }
+    }
+
     fn as_client(&self) -> Option<&client::Authenticator> {
         match &self.side {
             Side::Client(auth) => Some(auth),
@@ -234,19 +242,6 @@ impl Connection {
         Ok(())
     }
 
-    /// The attempt that channel messages were sent behind was not the last: they come again.
-    fn rewind_early(&mut self) {
-        for slot in self.table.slots() {
-            if let Some(channel) = self.table.at_mut(slot)
-                && channel.output.early.is_some()
-            {
-                channel.output.rewind();
-                channel.remote = None;
-                self.table.list_send(slot);
-            }
-        }
-    }
-
     fn take_login_events(&mut self) {
         let Side::Client(auth) = &mut self.login.side else {
             return;
@@ -293,15 +288,6 @@ impl Connection {
                 self.on_authenticated(now);
             } else if self.login.is_attempt_decisive() {
                 self.list_eager();
-            }
-        }
-    }
-
-    /// An attempt is on its way: eager channels may follow it.
-    fn list_eager(&mut self) {
-        for slot in self.table.slots() {
-            if self.table.at(slot).is_some_and(|c| c.output.is_eager) {
-                self.table.list_send(slot);
             }
         }
     }

@@ -4,6 +4,7 @@
 //! the transport's. Does not own packets and keys (`transport`), who the user is (`auth`), or the
 //! rules of a single channel (`channel`). Read first: RFC 4254.
 
+mod ahead;
 mod channels;
 mod config;
 mod dispatch;
@@ -29,6 +30,7 @@ pub use stats::Stats;
 use crate::channel::{MessageQueue, Stream};
 use crate::config::{ClientConfig, PAYLOAD_BYTES_MAX, ServerConfig};
 use crate::error::{ApiMisuse, Closed, Error};
+use crate::kex::FirstChoices;
 use crate::msg::DisconnectReason;
 use crate::provider::Provider;
 use crate::transport::{Algorithms, HostKeyOffer, HostKeyVerified, Transport};
@@ -47,6 +49,8 @@ pub struct Connection {
     transport: Transport,
     login: Login,
     config: ConnectionConfig,
+    /// Client: see [`ClientConfig::patient_version`].
+    patient_version: Option<Vec<u8>>,
     table: Table,
     /// Channel bytes that lie where they were opened.
     lent: Option<Lent>,
@@ -92,12 +96,12 @@ impl Connection {
     pub fn client(config: Arc<ClientConfig>, provider: Box<dyn Provider>, now: Instant) -> Self {
         let login = Login::client(&config);
         let connection = config.connection;
-        Self::new(
-            Transport::client(config, provider, now),
-            login,
-            connection,
-            now,
-        )
+        let patient_version = config.patient_version.clone();
+        let transport = Transport::client(config, provider, now);
+        Self {
+            patient_version,
+            ..Self::new(transport, login, connection, now)
+        }
     }
 
     /// The server's side of a connection that has just been accepted.
@@ -121,6 +125,7 @@ impl Connection {
         Self {
             transport,
             login,
+            patient_version: None,
             table: Table::default(),
             lent: None,
             control: MessageQueue::new(CONTROL_BYTES_MAX + CONTROL_SLACK_BYTES),
@@ -257,6 +262,12 @@ impl Connection {
     #[must_use]
     pub fn remote_version(&self) -> &[u8] {
         self.transport.remote_version()
+    }
+
+    /// What the peer's first proposal for a key exchange put first, once it came.
+    #[must_use]
+    pub const fn first_choices(&self) -> Option<&FirstChoices> {
+        self.transport.first_choices()
     }
 
     /// What was agreed on in the last key exchange.

@@ -1,7 +1,7 @@
 //! How channels begin and end (RFC 4254 sections 5.1 and 5.3, 6.1, 7.2).
 
-use super::{Connection, EAGER_BYTES_MAX, LOCAL_WINDOW_MIN, MAXPACKET_OTHERS};
-use crate::channel::window::RemoteWindow;
+use super::{Connection, LOCAL_WINDOW_MIN, MAXPACKET_OTHERS};
+use crate::channel::window::{LocalWindow, RemoteWindow};
 use crate::channel::{ChannelId, OpenFailure, Remote, Signs, State};
 use crate::error::{ApiMisuse, Error, PeerMisbehaved};
 use crate::msg::{
@@ -9,9 +9,6 @@ use crate::msg::{
 };
 use crate::wire::{Put, Reader};
 use fullbore_base::Instant;
-
-/// The word in a version line by which one of us knows another.
-const OUR_SOFTWARE: &[u8] = b"fullbore";
 
 impl Connection {
     /// Opens a session channel (RFC 4254 6.1). Requests and bytes may follow at once: they go as
@@ -52,12 +49,6 @@ impl Connection {
         }
     }
 
-    pub(super) fn is_peer_fullbore(&self) -> bool {
-        self.remote_version()
-            .windows(OUR_SOFTWARE.len())
-            .any(|w| w == OUR_SOFTWARE)
-    }
-
     /// The local window of the next channel: the full one while it is a small part of what all may
     /// have, then half of what is left. Worked example, 8 of 16 MiB: 8, 4, 2, 1 MiB, ...
     fn next_window(&self) -> u32 {
@@ -89,11 +80,10 @@ impl Connection {
         // Filled in when it is sent: the peer's version may not be known yet.
         message.put_u32(0);
         body(&mut message);
+        let is_first = !std::mem::replace(&mut self.globals.has_opened, true);
         let channel = self.table.listed(slot);
         channel.output.opening = Some(message);
-        channel.output.is_eager = self.config.eager
-            && kind == "session"
-            && !std::mem::replace(&mut self.globals.has_opened, true);
+        channel.output.is_eager = self.config.eager && kind == "session" && is_first;
         self.table.list_send(slot);
         Ok(id)
     }
@@ -192,13 +182,17 @@ impl Connection {
     pub fn accept_channel(&mut self, ch: ChannelId) -> Result<(), Error> {
         let remote_id = self.take_asked(ch)?;
         let maxpacket = self.local_maxpacket();
+        let is_withheld = self.config.withholds_window;
         let channel = self.table.listed(ch.slot as usize);
         channel.state = State::Open;
+        if is_withheld {
+            channel.input.window = LocalWindow::withheld(channel.input.window.target());
+        }
         self.scratch.clear();
         self.scratch.put_u8(SSH_MSG_CHANNEL_OPEN_CONFIRMATION);
         self.scratch.put_u32(remote_id);
         self.scratch.put_u32(ch.slot);
-        self.scratch.put_u32(channel.input.window.target());
+        self.scratch.put_u32(channel.input.window.outstanding());
         self.scratch.put_u32(maxpacket);
         self.queue_scratch();
         Ok(())
@@ -231,19 +225,9 @@ impl Connection {
         let window = reader.u32()?;
         let maxpacket = reader.u32()?;
         self.asking(slot)?;
-        let channel = self.table.listed(slot);
         let mut window = RemoteWindow::new(window, maxpacket)?;
-        if let Some(guess) = &channel.remote {
-            let used = EAGER_BYTES_MAX - guess.window.window();
-            if guess.id != remote_id
-                || window.window() < used
-                || maxpacket < guess.window.maxpacket()
-            {
-                // It names itself one of us, and is not: the guess that follows from it was wrong.
-                return Err(PeerMisbehaved::ChannelState.into());
-            }
-            window.take(used as usize);
-        }
+        self.settle_ahead(slot, remote_id, &mut window)?;
+        let channel = self.table.listed(slot);
         channel.remote = Some(Remote {
             id: remote_id,
             window,

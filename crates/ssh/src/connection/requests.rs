@@ -5,7 +5,7 @@ use super::{Connection, REQUESTS_AWAITED_MAX};
 use crate::channel::request::{self, ChannelRequest, TerminalSize};
 use crate::channel::{ChannelId, Signs};
 use crate::error::{ApiMisuse, Error};
-use crate::msg::{SSH_MSG_CHANNEL_FAILURE, SSH_MSG_CHANNEL_SUCCESS};
+use crate::msg::{SSH_MSG_CHANNEL_FAILURE, SSH_MSG_CHANNEL_SUCCESS, SSH_MSG_CHANNEL_WINDOW_ADJUST};
 use crate::wire::Put;
 
 impl Connection {
@@ -117,9 +117,28 @@ impl Connection {
         if channel.requests.is_empty() {
             return Err(Self::misuse(ApiMisuse::WrongState));
         }
+        if ok && self.config.withholds_window {
+            self.grant_withheld(ch.slot as usize);
+        }
         self.pop_request(ch.slot as usize, ok);
         self.next_request(ch.slot as usize);
         Ok(())
+    }
+
+    /// Gives the window that the confirmation withheld; bytes that are here already count against it.
+    fn grant_withheld(&mut self, slot: usize) {
+        let channel = self.table.listed(slot);
+        let Some(remote_id) = channel.remote.as_ref().map(|remote| remote.id) else {
+            return;
+        };
+        let credit = channel.input.window.take_adjust();
+        if credit > 0 {
+            self.scratch.clear();
+            self.scratch.put_u8(SSH_MSG_CHANNEL_WINDOW_ADJUST);
+            self.scratch.put_u32(remote_id);
+            self.scratch.put_u32(credit);
+            self.queue_scratch();
+        }
     }
 
     fn pop_request(&mut self, slot: usize, ok: bool) {

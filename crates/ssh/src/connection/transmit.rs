@@ -11,7 +11,6 @@ use crate::msg::{
     SSH_MSG_CHANNEL_CLOSE, SSH_MSG_CHANNEL_EOF, SSH_MSG_CHANNEL_EXTENDED_DATA,
     SSH_MSG_CHANNEL_WINDOW_ADJUST,
 };
-use crate::packet::Compression;
 use crate::transport::Transport;
 use crate::wire::Put;
 use fullbore_base::{Instant, TxBuf};
@@ -112,16 +111,6 @@ impl Connection {
         seal(&mut self.transport, out, &self.scratch)
     }
 
-    /// Whether this client may send a channel's first messages behind an authentication attempt.
-    fn may_go_early(&self) -> bool {
-        self.login.is_attempt_decisive()
-            && self.is_peer_fullbore()
-            && self
-                .transport
-                .algorithms()
-                .is_some_and(|a| a.compression_client_to_server == Compression::None)
-    }
-
     fn take_turn(&mut self, now: Instant, slot: usize, out: &mut TxBuf) -> Result<Turn, Error> {
         if !self.transport.may_send() {
             return Ok(Turn::NoRoom);
@@ -129,8 +118,8 @@ impl Connection {
         let Some(channel) = self.table.at(slot) else {
             return Ok(Turn::Over);
         };
-        let may_open = self.is_authenticated() || (channel.output.is_eager && self.may_go_early());
-        if !may_open {
+        let is_eager = channel.output.is_eager;
+        if !self.is_authenticated() && !(is_eager && self.may_precede_success()) {
             return Ok(Turn::Over);
         }
         if channel.output.opening.is_some() && !self.send_opening(slot, out)? {
@@ -160,8 +149,9 @@ impl Connection {
 
     fn send_opening(&mut self, slot: usize, out: &mut TxBuf) -> Result<bool, Error> {
         let maxpacket = self.local_maxpacket();
-        let is_early = !self.is_authenticated();
+        let precedes_confirmation = self.may_precede_confirmation();
         let channel = self.table.listed(slot);
+        let is_ahead = channel.output.is_eager && precedes_confirmation;
         let Some(mut message) = channel.output.opening.take() else {
             return Ok(true);
         };
@@ -170,7 +160,7 @@ impl Connection {
             channel.output.opening = Some(message);
             return Ok(false);
         }
-        if is_early {
+        if is_ahead {
             // The first channel of a connection has the lowest number on both sides.
             channel.remote = Some(Remote {
                 id: 0,

@@ -156,6 +156,36 @@ impl Offer {
     }
 }
 
+/// The longest name that is kept of a peer's proposal. RFC 4251 6: names are at most 64 characters.
+const NAME_BYTES_MAX: usize = 64;
+
+/// What a peer's first KEXINIT put first: what a guess at its next connection has to match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstChoices {
+    /// Key exchange method.
+    pub kex: String,
+    /// Host key algorithm.
+    pub host_key: String,
+    /// Whether a guess would have been right: our first choices were these. Whether one was sent is
+    /// [`TransportConfig::guess_kex`].
+    pub are_ours: bool,
+}
+
+impl FirstChoices {
+    /// `None` where a list is empty or a name too long to be one.
+    pub(crate) fn of(remote: &KexInit<'_>, local: &Offer) -> Option<Self> {
+        let first = |list: NameList<'_>| {
+            let name = list.iter().next().filter(|n| n.len() <= NAME_BYTES_MAX);
+            name.map(str::to_owned)
+        };
+        Some(Self {
+            kex: first(remote.kex)?,
+            host_key: first(remote.host_keys)?,
+            are_ours: local.guess_is_right(remote),
+        })
+    }
+}
+
 fn is_marker(name: &str) -> bool {
     [
         EXT_INFO_CLIENT,

@@ -22,7 +22,7 @@ use crate::config::{
     ClientConfig, HostKey, PACKET_LEN_MAX, RECEIVE_BYTES_BEFORE_AUTH, ServerConfig, TransportConfig,
 };
 use crate::error::{Closed, Error};
-use crate::kex::{HostKeyAlgorithm, Method};
+use crate::kex::{FirstChoices, HostKeyAlgorithm, Method};
 use crate::msg::DisconnectReason;
 use crate::packet::{Compression, Opened, Opener, Sealer};
 use crate::provider::Provider;
@@ -348,6 +348,12 @@ impl Transport {
     #[must_use]
     pub fn remote_version(&self) -> &[u8] {
         self.versions.remote()
+    }
+
+    /// What the peer's first KEXINIT put first, once it came.
+    #[must_use]
+    pub const fn first_choices(&self) -> Option<&FirstChoices> {
+        self.exchange.first_choices.as_ref()
     }
 
     /// What the peer announced in EXT_INFO so far.
