@@ -227,7 +227,8 @@ class Context:
         self.home = folder / "home"
         (self.home / ".ssh").mkdir(parents=True, mode=0o700)
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("SSH_", "XDG_"))}
-        self.env.update(HOME=str(self.home), LC_ALL="C.UTF-8", TERM="dumb")
+        state = str(self.home / "state")
+        self.env.update(HOME=str(self.home), XDG_STATE_HOME=state, LC_ALL="C.UTF-8", TERM="dumb")
         self.user = subprocess.check_output(["id", "-un"], text=True).strip()
         self.is_root = os.getuid() == 0
 

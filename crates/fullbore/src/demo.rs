@@ -191,6 +191,7 @@ fn host(folder: &Folder, server: &Server) -> Result<HostConfig, DemoError> {
         "GlobalKnownHostsFile=none".to_owned(),
         "StrictHostKeyChecking=yes".to_owned(),
         "BatchMode=yes".to_owned(),
+        "RememberedServersFile=none".to_owned(),
     ];
     let request = Request {
         host: "127.0.0.1",

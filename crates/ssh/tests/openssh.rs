@@ -106,18 +106,19 @@ fn sshd_takes_what_comes_ahead_of_its_consent() {
         assert_eq!((flow.received, flow.exit_status), (5_000_000, Some(0)));
         node
     };
-    let first = contact(vec![key_attempt(2, true)], &|_| {});
-    let seen = first.conn.first_choices().unwrap().clone();
+    let earlier = contact(vec![key_attempt(2, true)], &|_| {});
+    let seen = earlier.conn.remote_proposal().unwrap().clone();
     let remembered = |config: &mut ClientConfig| {
-        let kex = Method::from_name(&seen.kex).unwrap();
+        let first = |list: &str| list.split(',').next().unwrap().to_owned();
+        let kex = Method::from_name(&first(&seen.kex)).unwrap();
         config.transport.kex.insert(0, kex);
         let algorithms = &mut config.transport.host_key_algorithms;
-        algorithms.insert(0, seen.host_key.clone());
+        algorithms.insert(0, first(&seen.host_keys));
         config.transport.guess_kex = true;
-        config.patient_version = Some(first.conn.remote_version().to_vec());
+        config.patient_version = Some(earlier.conn.remote_version().to_vec());
     };
     let second = contact(vec![key_attempt(2, true)], &remembered);
-    assert!(second.conn.first_choices().unwrap().are_ours);
+    assert!(second.conn.remote_proposal().unwrap().is_guess_right);
     // The last is tried first.
     contact(
         vec![key_attempt(2, true), key_attempt(3, true)],

@@ -11,25 +11,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fullbore_ssh::Connection as Ssh;
-use fullbore_ssh::auth::ClientAuth;
-use fullbore_ssh::cipher::{Cipher, Mac};
-use fullbore_ssh::config::{ClientConfig, RekeyLimits, TransportConfig};
-use fullbore_ssh::connection::ConnectionConfig;
-use fullbore_ssh::kex::Method as Kex;
-use fullbore_ssh::packet::Compression;
+use fullbore_ssh::config::TransportConfig;
 use fullbore_ssh::provider::AwsLc;
 
+use super::ahead::Ahead;
 use super::ask::Asker;
 use super::connection::Connection;
+use super::contact::{Contact, First, Route};
 use super::core::Core;
 use super::error::Error;
 use super::host_key::Trust;
 use super::host_keys;
-use super::lane::Lane;
-use super::login::Login;
+use super::login::{LoggedIn, Login};
+use super::proposal::{Haste, client_config};
+use super::remembered::Seen;
 use super::sftp::Sftp;
 use crate::config::Environment;
-use crate::config::known_hosts::{HostName, KnownHosts, order_host_key_algorithms};
 use crate::config::ssh_config::{
     self, AddressFamily, AlgorithmDefaults, ConfigFile, HostConfig, JumpHost, LogLevel, Proxy,
     Request, UpdateHostKeys,
@@ -102,14 +99,42 @@ pub async fn connect_with(
     context: &Context,
     config: fullbore_sftp::client::Config,
 ) -> Result<Sftp, Error> {
-    let stream = reach(host, context, JUMPS_MAX).await?;
-    let connection = start(host, context, stream)?;
-    // Its messages wait in the connection until they may go.
-    let lane = Lane::open(&connection, config)?;
-    log_in(&connection, host, context).await?;
+    connect_ahead(host, context, config, &[]).await
+}
+
+/// As [`connect_with`], with requests that are sent before their answers are asked for, in the same
+/// flight as the login where the server bears that: each answers the first call that asks the same.
+/// Returns once the server has answered the greeting too, if there are any.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_ahead(
+    host: &HostConfig,
+    context: &Context,
+    config: fullbore_sftp::client::Config,
+    ahead: &[Ahead],
+) -> Result<Sftp, Error> {
+    let first = Some(First { config, ahead });
+    let made = to_host(host, context, first).make().await?;
     Ok(Sftp {
-        lane: Rc::new(lane),
+        lane: Rc::new(made.lane.expect("a lane was asked for")),
     })
+}
+
+/// A contact as the host's configuration says.
+const fn to_host<'a>(
+    host: &'a HostConfig,
+    context: &'a Context,
+    first: Option<First<'a>>,
+) -> Contact<'a> {
+    Contact {
+        host,
+        context,
+        route: Route::AsConfigured {
+            jumps_max: JUMPS_MAX,
+        },
+        first,
+    }
 }
 
 /// Connects to a host and logs in.
@@ -117,10 +142,7 @@ pub async fn connect_with(
 /// # Errors
 /// As [`connect`].
 pub async fn connect_only(host: &HostConfig, context: &Context) -> Result<Connection, Error> {
-    let stream = reach(host, context, JUMPS_MAX).await?;
-    let connection = start(host, context, stream)?;
-    log_in(&connection, host, context).await?;
-    Ok(connection)
+    Ok(to_host(host, context, None).make().await?.connection)
 }
 
 /// Logs in to a host over a stream that leads there.
@@ -132,25 +154,25 @@ pub async fn connect_over(
     context: &Context,
     stream: Stream,
 ) -> Result<Connection, Error> {
-    let connection = start(
-        host,
-        context,
-        Way {
-            stream,
-            carrier: None,
-        },
-    )?;
-    log_in(&connection, host, context).await?;
+    let way = Way {
+        stream,
+        carrier: None,
+    };
+    let connection = start(host, context, way, Haste::ByName)?;
+    log_in(&connection, host, context, None).await?;
     Ok(connection)
 }
 
-async fn log_in(
+/// Logs in; tells with `-v` how that came about.
+pub(super) async fn log_in(
     connection: &Connection,
     host: &HostConfig,
     context: &Context,
-) -> Result<(), Error> {
+    seen: Option<&Seen>,
+) -> Result<LoggedIn, Error> {
     let started = context.clock.now();
-    let login = Login::new(&connection.core, host, context).await;
+    let key = seen.and_then(|seen| seen.user_key.as_deref());
+    let login = Login::new(&connection.core, host, context, key).await;
     let done = login.run().await?;
     if host.session.log_level >= LogLevel::Verbose {
         let text = connection.describe(host, &done.method, context.clock.now() - started);
@@ -160,18 +182,18 @@ async fn log_in(
         let core = Rc::clone(&connection.core);
         tokio::task::spawn_local(host_keys::learn(core, host.clone(), context.clone()));
     }
-    Ok(())
+    Ok(done)
 }
 
 /// A stream to a host, and the connection it leads through.
-struct Way {
+pub(super) struct Way {
     stream: Stream,
     carrier: Option<Connection>,
 }
 
 /// A way to the host as its configuration says. `jumps_left` bounds configurations that lead
 /// through each other.
-fn reach<'a>(
+pub(super) fn reach<'a>(
     host: &'a HostConfig,
     context: &'a Context,
     jumps_left: usize,
@@ -207,15 +229,23 @@ async fn jump(
     let mut carrier: Option<Connection> = None;
     for hop in hops {
         let config = hop_config(hop, context)?;
-        let way = match carrier {
+        let route = match carrier {
             // Only the first hop is reached from here, by its own configuration.
-            None => reach(&config, context, jumps_left - hops.len()).await?,
-            Some(carrier) => through(carrier, &config).await?,
+            None => Route::AsConfigured {
+                jumps_max: jumps_left - hops.len(),
+            },
+            Some(carrier) => Route::Through(carrier),
         };
-        let connection = start(&config, context, way)?;
-        log_in(&connection, &config, context)
-            .await
-            .map_err(|error| at_hop(host, &config, &error))?;
+        let contact = Contact {
+            host: &config,
+            context,
+            route,
+            first: None,
+        };
+        let made = contact.make().await;
+        let connection = made
+            .map_err(|error| at_hop(host, &config, &error))?
+            .connection;
         carrier = Some(connection);
     }
     match carrier {
@@ -237,7 +267,7 @@ fn at_hop(host: &HostConfig, hop: &HostConfig, error: &Error) -> Error {
     Error::Connect(why.into())
 }
 
-async fn through(carrier: Connection, host: &HostConfig) -> Result<Way, Error> {
+pub(super) async fn through(carrier: Connection, host: &HostConfig) -> Result<Way, Error> {
     let tunnel = carrier.tunnel(&host.host_name, host.port).await?;
     Ok(Way {
         stream: Stream::Tunnel(Box::new(tunnel)),
@@ -326,8 +356,13 @@ fn run_proxy(command: &[u8], context: &Context) -> Result<Stream, Error> {
 }
 
 /// Starts the connection's task over `way`.
-fn start(host: &HostConfig, context: &Context, way: Way) -> Result<Connection, Error> {
-    let config = Arc::new(client_config(host, context)?);
+pub(super) fn start(
+    host: &HostConfig,
+    context: &Context,
+    way: Way,
+    haste: Haste<'_>,
+) -> Result<Connection, Error> {
+    let config = Arc::new(client_config(host, context, haste)?);
     let provider = Box::new(AwsLc::new(Box::new(SystemRandom::new())));
     let clock = context.clock;
     let session = ClientSession::new(Ssh::client(config, provider, clock.now()));
@@ -345,78 +380,4 @@ fn peer_name(host: &HostConfig) -> String {
         name.push_str(" through its ProxyCommand");
     }
     name
-}
-
-fn client_config(host: &HostConfig, context: &Context) -> Result<ClientConfig, Error> {
-    let defaults = TransportConfig::default();
-    let options = &host.connection;
-    let algorithms = &host.algorithms;
-    let rekey = RekeyLimits {
-        bytes: options.rekey_bytes.unwrap_or(defaults.rekey.bytes),
-        time: options
-            .rekey_seconds
-            .map_or(defaults.rekey.time, |s| Some(Duration::from_secs(s))),
-        ..defaults.rekey
-    };
-    let compression = if options.compression {
-        vec![Compression::ZlibDelayed, Compression::None]
-    } else {
-        vec![Compression::None, Compression::ZlibDelayed]
-    };
-    let transport = TransportConfig {
-        kex: chosen("KexAlgorithms", &algorithms.kex, Kex::from_name)?,
-        host_key_algorithms: host_key_algorithms(host, context),
-        ciphers: chosen("Ciphers", &algorithms.ciphers, Cipher::from_name)?,
-        macs: chosen("MACs", &algorithms.macs, Mac::from_name)?,
-        compression,
-        rekey,
-        kex_timeout: options
-            .connect_timeout
-            .map_or(defaults.kex_timeout, Duration::from_secs),
-        ..defaults
-    };
-    let alive = options.server_alive_interval;
-    let connection = ConnectionConfig {
-        // A person may take time to find a password; the server has its own limit.
-        login_timeout: None,
-        keepalive_interval: (alive > 0).then(|| Duration::from_secs(alive)),
-        keepalive_count_max: options.server_alive_count_max,
-        ..ConnectionConfig::default()
-    };
-    Ok(ClientConfig {
-        transport,
-        connection,
-        auth: ClientAuth {
-            user: host.user.clone().into_bytes(),
-        },
-    })
-}
-
-/// The algorithms of a list, which must leave at least one.
-fn chosen<T>(
-    keyword: &str,
-    names: &[String],
-    from_name: impl Fn(&str) -> Option<T>,
-) -> Result<Vec<T>, Error> {
-    let list: Vec<T> = names.iter().filter_map(|name| from_name(name)).collect();
-    if list.is_empty() {
-        let names = names.join(",");
-        let why = format!("{keyword} {names}: none of these is implemented");
-        return Err(Error::Connect(why.into()));
-    }
-    Ok(list)
-}
-
-/// Host key algorithms with those in front whose keys are known, so that the server shows a key
-/// that can be checked.
-fn host_key_algorithms(host: &HostConfig, context: &Context) -> Vec<String> {
-    let list = &host.algorithms.host_keys;
-    if host.algorithms.host_keys_given {
-        return list.clone();
-    }
-    let options = &host.host_keys;
-    let files = options.user_files.iter().chain(&options.global_files);
-    let known = KnownHosts::load(&*context.environment, files);
-    let name = HostName::new(&host.host_name, host.port, options.alias.as_deref());
-    order_host_key_algorithms(list, &known.known_types(&name))
 }

@@ -41,6 +41,25 @@ pub(super) struct Candidate {
     pub(super) name: String,
 }
 
+impl Candidate {
+    /// The fingerprint of its key, or of its certificate.
+    pub(super) fn fingerprint(&self) -> String {
+        fingerprint(&blob_of(&self.identity))
+    }
+
+    /// Whether it is on a device that somebody has to touch.
+    pub(super) fn is_touched(&self) -> bool {
+        match self.identity.key().key_type() {
+            KeyType::SkEd25519 | KeyType::SkEcdsaP256 => true,
+            KeyType::Ed25519
+            | KeyType::EcdsaP256
+            | KeyType::EcdsaP384
+            | KeyType::EcdsaP521
+            | KeyType::Rsa => false,
+        }
+    }
+}
+
 /// The candidates, and what should be said about files that gave none.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
@@ -101,6 +120,14 @@ impl Candidates {
             }
             !is_short
         });
+    }
+
+    /// Puts the one with this fingerprint first; the others keep their order.
+    pub(super) fn prefer(&mut self, fingerprint: &str) {
+        let mut list = self.list.iter();
+        if let Some(at) = list.position(|candidate| candidate.fingerprint() == fingerprint) {
+            self.list[..=at].rotate_right(1);
+        }
     }
 
     fn add_key(

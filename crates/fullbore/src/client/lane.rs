@@ -1,5 +1,6 @@
 //! One SFTP session of a connection: calls and transfers that wait for the server.
 
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -8,6 +9,7 @@ use fullbore_sftp::client::{self as sftp, BulkId, Client, Handle, ReplyMessage, 
 use fullbore_sftp::proto::Request;
 use fullbore_ssh::ChannelId;
 
+use super::ahead::{AHEAD_MAX, Ahead, changes_nothing};
 use super::connection::Connection;
 use super::error::Error;
 use super::waiting::{BulkState, wait};
@@ -18,6 +20,8 @@ use crate::transfer::{FileIo, Span};
 pub(super) struct Lane {
     pub(super) connection: Connection,
     ch: ChannelId,
+    /// What was asked ahead, as encoded, and is not yet claimed by a call.
+    ahead: RefCell<Vec<(Vec<u8>, RequestId)>>,
 }
 
 /// How far a transfer is, and how it ended.
@@ -48,7 +52,48 @@ impl Lane {
         Ok(Self {
             connection: connection.clone(),
             ch,
+            ahead: RefCell::default(),
         })
+    }
+
+    /// Sends requests whose answers nobody waits for yet: the first call that asks the same gets them,
+    /// unless something was changed meanwhile. What there is no room for is left out.
+    pub(super) fn ask_ahead(&self, questions: &[Ahead]) -> Result<(), Error> {
+        for question in questions.iter().take(AHEAD_MAX) {
+            if !self.with(Client::has_room) {
+                break;
+            }
+            let request = question.request();
+            let id = self.submit(&request)?;
+            self.ahead.borrow_mut().push((encoded(&request), id));
+        }
+        Ok(())
+    }
+
+    /// The request that was sent ahead for `request`, if one was.
+    fn claim(&self, request: &Request<'_>) -> Option<RequestId> {
+        let mut ahead = self.ahead.borrow_mut();
+        if ahead.is_empty() {
+            return None;
+        }
+        if changes_nothing(request) {
+            let wanted = encoded(request);
+            let at = ahead.iter().position(|(asked, _)| *asked == wanted)?;
+            return Some(ahead.swap_remove(at).1);
+        }
+        for (_, id) in ahead.drain(..) {
+            self.forget(id);
+        }
+        None
+    }
+
+    fn forget(&self, id: RequestId) {
+        self.connection.core.change(|state, _| {
+            state.lanes.of(self.ch).calls.remove(&id);
+            if let Some(client) = state.session.lane_mut(self.ch) {
+                client.forget(id);
+            }
+        });
     }
 
     /// Waits until the server has answered the greeting.
@@ -117,16 +162,22 @@ impl Lane {
     }
 
     fn ask(&self, request: &Request<'_>) -> Result<Call<'_>, Error> {
-        let core = &self.connection.core;
-        let id = core.change(|state, now| {
-            let client = state.session.lane_mut(self.ch).expect("this lane is open");
-            let id = client.request(now, request)?;
-            state.lanes.of(self.ch).calls.insert(id, None);
-            Ok::<_, Error>(id)
-        })?;
+        let id = match self.claim(request) {
+            Some(id) => id,
+            None => self.submit(request)?,
+        };
         Ok(Call {
             lane: self,
             id: Some(id),
+        })
+    }
+
+    fn submit(&self, request: &Request<'_>) -> Result<RequestId, Error> {
+        self.connection.core.change(|state, now| {
+            let client = state.session.lane_mut(self.ch).expect("this lane is open");
+            let id = client.request(now, request)?;
+            state.lanes.of(self.ch).calls.insert(id, None);
+            Ok(id)
         })
     }
 
@@ -253,15 +304,16 @@ impl Call<'_> {
 impl Drop for Call<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id {
-            let ch = self.lane.ch;
-            self.lane.connection.core.change(|state, _| {
-                state.lanes.of(ch).calls.remove(&id);
-                if let Some(client) = state.session.lane_mut(ch) {
-                    client.forget(id);
-                }
-            });
+            self.lane.forget(id);
         }
     }
+}
+
+/// A request without its number: equal for equal questions.
+fn encoded(request: &Request<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    request.encode(0, &mut bytes);
+    bytes
 }
 
 /// A transfer that runs. Cancelled when dropped.

@@ -24,6 +24,8 @@ pub(super) struct LoggedIn {
     pub(super) trust: Trust,
     /// What did it, in words.
     pub(super) method: String,
+    /// The fingerprint of the key that did.
+    pub(super) key: Option<String>,
 }
 
 /// What these methods are called among what was tried.
@@ -38,6 +40,8 @@ pub(super) struct Login<'a> {
     candidates: Candidates,
     /// The next candidate.
     next_key: usize,
+    /// Fingerprint of the key that was right at an earlier login.
+    proven: Option<String>,
     /// The candidate that is being tried.
     current: Option<Candidate>,
     interactive_left: u32,
@@ -53,7 +57,13 @@ pub(super) struct Login<'a> {
 }
 
 impl<'a> Login<'a> {
-    pub(super) async fn new(core: &'a Core, host: &'a HostConfig, context: &'a Context) -> Self {
+    /// `proven` is the fingerprint of the key that was right at an earlier login.
+    pub(super) async fn new(
+        core: &'a Core,
+        host: &'a HostConfig,
+        context: &'a Context,
+        proven: Option<&str>,
+    ) -> Self {
         let auth = &host.auth;
         let mut candidates = Candidates::find(auth, &*context.environment).await;
         let accepted = &host.algorithms.pubkey_accepted;
@@ -61,6 +71,9 @@ impl<'a> Login<'a> {
             .list
             .retain(|c| is_accepted(&c.identity, accepted));
         candidates.drop_short_rsa(host.algorithms.rsa_bits_min);
+        if let Some(proven) = proven.filter(|_| !auth.identity_files.iter().any(|f| f.given)) {
+            candidates.prefer(proven);
+        }
         let asks = if auth.batch { 0 } else { auth.password_prompts };
         Self {
             core,
@@ -68,6 +81,7 @@ impl<'a> Login<'a> {
             context,
             candidates,
             next_key: 0,
+            proven: proven.map(str::to_owned),
             current: None,
             interactive_left: if auth.keyboard_interactive { asks } else { 0 },
             passwords_left: if auth.password { asks } else { 0 },
@@ -111,6 +125,7 @@ impl<'a> Login<'a> {
         LoggedIn {
             trust: self.trust,
             method,
+            key: self.current.as_ref().map(Candidate::fingerprint),
         }
     }
 
@@ -177,8 +192,15 @@ impl<'a> Login<'a> {
         let (signer, known) = match &candidate.holder {
             // A signature costs us less than a round trip, and binds to this session only.
             Holder::Open(key) => (Signer::Local(key.clone()), true),
-            // Perhaps a touch, or a question: only when nothing else can be meant.
-            Holder::Agent => (Signer::External, is_only),
+            // Perhaps a touch, or a question: only when nothing else can be meant, or it was right
+            // before and needs no touch.
+            Holder::Agent => {
+                let is_proven = self.proven.as_ref() == Some(&candidate.fingerprint());
+                (
+                    Signer::External,
+                    is_only || (is_proven && !candidate.is_touched()),
+                )
+            }
             Holder::Locked(_) => (Signer::External, false),
         };
         let attempt = KeyAttempt {

@@ -5,9 +5,11 @@
 //! call that waits on it ends with the reason.
 
 mod agent;
+mod ahead;
 mod ask;
 mod connect;
 mod connection;
+mod contact;
 mod core;
 mod describe;
 mod error;
@@ -17,13 +19,17 @@ mod host_keys;
 mod keys;
 mod lane;
 mod login;
+mod proposal;
+mod remembered;
 mod sftp;
 mod tunnel;
 mod waiting;
 
+pub use ahead::{AHEAD_MAX, Ahead};
 pub use ask::Asker;
 pub use connect::{
-    Context, JUMPS_MAX, algorithm_defaults, connect, connect_only, connect_over, connect_with,
+    Context, JUMPS_MAX, algorithm_defaults, connect, connect_ahead, connect_only, connect_over,
+    connect_with,
 };
 pub use connection::{Connection, ExecOutput};
 pub use error::Error;

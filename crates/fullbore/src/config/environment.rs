@@ -42,6 +42,12 @@ pub trait Environment {
     /// # Errors
     /// Whatever creating, opening or writing gives.
     fn append_line(&self, path: &Path, line: &[u8]) -> io::Result<()>;
+    /// Replaces a file of the user's own in one step: readers see the old content or the new. The
+    /// file has mode 0600, a missing folder is made with 0700.
+    ///
+    /// # Errors
+    /// Whatever creating, writing or renaming gives; the old file stays then.
+    fn replace_file(&self, path: &Path, content: &[u8]) -> io::Result<()>;
     /// An environment variable.
     fn variable(&self, name: &str) -> Option<OsString>;
     /// The names of all environment variables that are UTF-8.

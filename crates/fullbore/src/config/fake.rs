@@ -89,6 +89,12 @@ impl Environment for Fake {
         Ok(())
     }
 
+    fn replace_file(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        let mut files = self.files.borrow_mut();
+        files.insert(path.to_owned(), content.to_vec());
+        Ok(())
+    }
+
     fn variable(&self, name: &str) -> Option<OsString> {
         self.variables.get(name).map(OsString::from)
     }

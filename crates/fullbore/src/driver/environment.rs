@@ -117,10 +117,7 @@ impl Environment for Machine {
     }
 
     fn append_line(&self, path: &Path, line: &[u8]) -> io::Result<()> {
-        if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
-            let mut builder = fs::DirBuilder::new();
-            builder.recursive(true).mode(0o700).create(folder)?;
-        }
+        make_private_folder(path)?;
         let mut file = fs::OpenOptions::new()
             .append(true)
             .create(true)
@@ -133,6 +130,25 @@ impl Environment for Machine {
         text.extend_from_slice(line);
         text.push(b'\n');
         file.write_all(&text)
+    }
+
+    fn replace_file(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        make_private_folder(path)?;
+        // Two writers at once have a file each; the later rename wins.
+        let mut new = path.as_os_str().to_owned();
+        new.push(format!(".{}", std::process::id()));
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        // A symbolic link that somebody put there is not followed.
+        options.custom_flags(libc::O_NOFOLLOW);
+        let written = options
+            .open(&new)
+            .and_then(|mut file| file.write_all(content))
+            .and_then(|()| fs::rename(&new, path));
+        if written.is_err() {
+            let _ = fs::remove_file(&new);
+        }
+        written
     }
 
     fn variable(&self, name: &str) -> Option<OsString> {
@@ -194,6 +210,17 @@ impl Environment for Machine {
         aws_lc_rs::rand::SystemRandom::new()
             .fill(out)
             .expect("the operating system gives randomness");
+    }
+}
+
+/// Makes the folder of a file, with those above it, where there is none.
+fn make_private_folder(path: &Path) -> io::Result<()> {
+    match path.parent().filter(|f| !f.as_os_str().is_empty()) {
+        Some(folder) => fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder),
+        None => Ok(()),
     }
 }
 

@@ -119,6 +119,7 @@ pub fn host(folder: &Folder, port: u16, options: &[&str]) -> HostConfig {
         format!("UserKnownHostsFile={dir}/known_hosts"),
         "GlobalKnownHostsFile=none".to_owned(),
         "StrictHostKeyChecking=accept-new".to_owned(),
+        "RememberedServersFile=none".to_owned(),
     ]);
     let request = Request {
         host: "127.0.0.1",

@@ -30,7 +30,7 @@ pub use stats::Stats;
 use crate::channel::{MessageQueue, Stream};
 use crate::config::{ClientConfig, PAYLOAD_BYTES_MAX, ServerConfig};
 use crate::error::{ApiMisuse, Closed, Error};
-use crate::kex::FirstChoices;
+use crate::kex::Proposal;
 use crate::msg::DisconnectReason;
 use crate::provider::Provider;
 use crate::transport::{Algorithms, HostKeyOffer, HostKeyVerified, Transport};
@@ -264,10 +264,10 @@ impl Connection {
         self.transport.remote_version()
     }
 
-    /// What the peer's first proposal for a key exchange put first, once it came.
+    /// What the peer offered at the start, once it did.
     #[must_use]
-    pub const fn first_choices(&self) -> Option<&FirstChoices> {
-        self.transport.first_choices()
+    pub const fn remote_proposal(&self) -> Option<&Proposal> {
+        self.transport.remote_proposal()
     }
 
     /// What was agreed on in the last key exchange.

@@ -156,32 +156,31 @@ impl Offer {
     }
 }
 
-/// The longest name that is kept of a peer's proposal. RFC 4251 6: names are at most 64 characters.
-const NAME_BYTES_MAX: usize = 64;
-
-/// What a peer's first KEXINIT put first: what a guess at its next connection has to match.
+/// What a peer's first KEXINIT offered: what a guess at its next connection has to match.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FirstChoices {
-    /// Key exchange method.
+pub struct Proposal {
+    /// Key exchange methods, best first, separated by commas; markers among them.
     pub kex: String,
-    /// Host key algorithm.
-    pub host_key: String,
-    /// Whether a guess would have been right: our first choices were these. Whether one was sent is
-    /// [`TransportConfig::guess_kex`].
-    pub are_ours: bool,
+    /// Host key algorithms likewise.
+    pub host_keys: String,
+    /// Whether a guess was right, or would have been: both first choices were ours too.
+    pub is_guess_right: bool,
 }
 
-impl FirstChoices {
-    /// `None` where a list is empty or a name too long to be one.
+impl Proposal {
+    /// The longest list that is kept. Three times OpenSSH's longest.
+    pub const LIST_BYTES_MAX: usize = 1024;
+
+    /// `None` where a list is longer than that.
     pub(crate) fn of(remote: &KexInit<'_>, local: &Offer) -> Option<Self> {
-        let first = |list: NameList<'_>| {
-            let name = list.iter().next().filter(|n| n.len() <= NAME_BYTES_MAX);
-            name.map(str::to_owned)
+        let list = |list: NameList<'_>| {
+            let names: Vec<&str> = list.iter().collect();
+            Some(names.join(",")).filter(|text| text.len() <= Self::LIST_BYTES_MAX)
         };
         Some(Self {
-            kex: first(remote.kex)?,
-            host_key: first(remote.host_keys)?,
-            are_ours: local.guess_is_right(remote),
+            kex: list(remote.kex)?,
+            host_keys: list(remote.host_keys)?,
+            is_guess_right: local.guess_is_right(remote),
         })
     }
 }

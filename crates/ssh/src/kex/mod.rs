@@ -15,7 +15,7 @@ pub(crate) use client::{AwaitGroup, ClientStep, Reply};
 use groups::server_group;
 pub(crate) use groups::{GROUP14, GROUP16, GROUP18};
 pub(crate) use hash::{Agreed, Direction, Transcript, derive};
-pub use init::FirstChoices;
+pub use init::Proposal;
 pub(crate) use init::{
     EXT_INFO_CLIENT, EXT_INFO_SERVER, KexInit, Offer, STRICT_CLIENT, STRICT_SERVER,
 };

@@ -14,9 +14,8 @@ use crate::cipher::Suite;
 use crate::config::{KEX_BEFORE_AUTH_MAX, KEXINIT_BYTES_MAX};
 use crate::error::{ApiMisuse, Closed, Error, PeerMisbehaved};
 use crate::kex::{
-    Agreed, ClientStep, Direction, EXT_INFO_CLIENT, EXT_INFO_SERVER, FirstChoices,
-    HostKeyAlgorithm, KexInit, Offer, Reply, STRICT_CLIENT, STRICT_SERVER, ServerStep, Signer,
-    Transcript, derive,
+    Agreed, ClientStep, Direction, EXT_INFO_CLIENT, EXT_INFO_SERVER, HostKeyAlgorithm, KexInit,
+    Offer, Proposal, Reply, STRICT_CLIENT, STRICT_SERVER, ServerStep, Signer, Transcript, derive,
 };
 use crate::msg::SSH_MSG_NEWKEYS;
 use crate::packet::Compression;
@@ -50,7 +49,7 @@ pub(super) struct Exchange {
     /// The peer takes EXT_INFO.
     remote_ext_info: bool,
     /// Of the peer's first KEXINIT.
-    pub(super) first_choices: Option<FirstChoices>,
+    pub(super) remote_proposal: Option<Proposal>,
 }
 
 /// What the exchange waits for.
@@ -104,7 +103,7 @@ impl Exchange {
             early_message: None,
             strict: false,
             remote_ext_info: false,
-            first_choices: None,
+            remote_proposal: None,
         }
     }
 
@@ -204,7 +203,7 @@ impl Transport {
         let offer = self.role.offer();
         if self.exchange.count == 1 {
             self.note_markers(&remote, offer.strict)?;
-            self.exchange.first_choices = FirstChoices::of(&remote, &offer);
+            self.exchange.remote_proposal = Proposal::of(&remote, &offer);
         }
         let mut algorithms = offer.negotiate(&remote)?;
         algorithms.strict = self.exchange.strict;

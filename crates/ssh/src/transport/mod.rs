@@ -22,7 +22,7 @@ use crate::config::{
     ClientConfig, HostKey, PACKET_LEN_MAX, RECEIVE_BYTES_BEFORE_AUTH, ServerConfig, TransportConfig,
 };
 use crate::error::{Closed, Error};
-use crate::kex::{FirstChoices, HostKeyAlgorithm, Method};
+use crate::kex::{HostKeyAlgorithm, Method, Proposal};
 use crate::msg::DisconnectReason;
 use crate::packet::{Compression, Opened, Opener, Sealer};
 use crate::provider::Provider;
@@ -350,10 +350,10 @@ impl Transport {
         self.versions.remote()
     }
 
-    /// What the peer's first KEXINIT put first, once it came.
+    /// What the peer's first KEXINIT offered, once it came.
     #[must_use]
-    pub const fn first_choices(&self) -> Option<&FirstChoices> {
-        self.exchange.first_choices.as_ref()
+    pub const fn remote_proposal(&self) -> Option<&Proposal> {
+        self.exchange.remote_proposal.as_ref()
     }
 
     /// What the peer announced in EXT_INFO so far.

@@ -2,6 +2,7 @@
 
 use aws_lc_rs::hmac;
 
+use crate::config::Environment;
 use crate::config::pattern::{self, ListMatch};
 use crate::config::public_key::{KeyLine, split_word};
 use crate::config::text::{base64_decode, base64_encode};
@@ -59,7 +60,17 @@ impl HashedName {
         HashedName { salt, hash }
     }
 
-    fn parse(text: &[u8]) -> Option<HashedName> {
+    /// Hashes a name in lower case with a fresh salt.
+    #[must_use]
+    pub fn salted(name: &str, environment: &dyn Environment) -> HashedName {
+        let mut salt = [0; HASH_LEN];
+        environment.fill_random(&mut salt);
+        HashedName::new(name, salt)
+    }
+
+    /// Reads what [`HashedName::to_text`] made.
+    #[must_use]
+    pub fn from_text(text: &[u8]) -> Option<HashedName> {
         let mut parts = text.strip_prefix(b"|1|")?.split(|b| *b == b'|');
         let salt = base64_decode(parts.next()?)?.try_into().ok()?;
         let hash = base64_decode(parts.next()?)?.try_into().ok()?;
@@ -108,7 +119,7 @@ impl Entry {
         let (marker, rest) = split_marker(line)?;
         let (hosts, key) = split_word(rest);
         let hosts = if hosts.first() == Some(&b'|') {
-            Hosts::Hashed(HashedName::parse(hosts).ok_or("a hashed name that does not parse")?)
+            Hosts::Hashed(HashedName::from_text(hosts).ok_or("a hashed name that does not parse")?)
         } else {
             Hosts::Patterns(hosts.to_vec())
         };

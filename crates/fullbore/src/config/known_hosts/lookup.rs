@@ -187,21 +187,28 @@ pub struct KnownTypes {
     pub has_authority: bool,
 }
 
+impl KnownTypes {
+    /// Whether a key shown under this algorithm can be checked.
+    #[must_use]
+    pub fn knows(&self, algorithm: &str) -> bool {
+        if algorithm.contains("-cert-v01@") {
+            self.has_authority
+        } else {
+            self.keys.iter().any(|key| key == key_type_of(algorithm))
+        }
+    }
+}
+
 /// Puts the algorithms whose key is known in front, so that the host shows a key that can be
 /// checked (and a guessed key exchange is right); the order among them stays.
 ///
 /// With `ed25519, ecdsa, rsa-sha2-512` and a known `ssh-rsa` key: `rsa-sha2-512, ed25519, ecdsa`.
 #[must_use]
 pub fn order_host_key_algorithms(algorithms: &[String], known: &KnownTypes) -> Vec<String> {
-    let is_known = |name: &str| {
-        if name.contains("-cert-v01@") {
-            known.has_authority
-        } else {
-            known.keys.iter().any(|key| key == key_type_of(name))
-        }
-    };
-    let (mut first, rest): (Vec<_>, Vec<_>) =
-        algorithms.iter().cloned().partition(|name| is_known(name));
+    let (mut first, rest): (Vec<_>, Vec<_>) = algorithms
+        .iter()
+        .cloned()
+        .partition(|name| known.knows(name));
     first.extend(rest);
     first
 }

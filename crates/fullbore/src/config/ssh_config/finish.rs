@@ -142,7 +142,20 @@ impl Finisher<'_> {
             compression: settings.flag(Keyword::Compression, false),
             rekey_bytes,
             rekey_seconds,
+            remembered_file: self.remembered_file()?,
         })
+    }
+
+    /// By default a file under the user's state folder, as the XDG base directory specification has it.
+    fn remembered_file(&self) -> Result<Option<PathBuf>, String> {
+        if self.settings.has(Keyword::RememberedServersFile) {
+            let mut paths = self.paths(Keyword::RememberedServersFile, &[])?;
+            return Ok(paths.pop());
+        }
+        let state = self.environment.variable("XDG_STATE_HOME");
+        let state = state.map(PathBuf::from).filter(|path| path.is_absolute());
+        let state = state.unwrap_or_else(|| self.environment.home().join(".local/state"));
+        Ok(Some(state.join("fullbore/servers")))
     }
 
     fn rekey_limit(&self) -> Result<(Option<u64>, Option<u64>), String> {

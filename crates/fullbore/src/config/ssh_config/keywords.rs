@@ -49,6 +49,7 @@ pub(super) enum Keyword {
     PubkeyAcceptedAlgorithms,
     PubkeyAuthentication,
     RekeyLimit,
+    RememberedServersFile,
     RequiredRsaSize,
     RevokedHostKeys,
     SendEnv,
@@ -233,6 +234,12 @@ const TABLE: &[Row] = &[
         Shape::Choice(PUBKEY),
     ),
     ("rekeylimit", Keyword::RekeyLimit, Shape::Words),
+    // Ours alone: for OpenSSH's programs it goes under IgnoreUnknown.
+    (
+        "rememberedserversfile",
+        Keyword::RememberedServersFile,
+        Shape::Word,
+    ),
     (
         "requiredrsasize",
         Keyword::RequiredRsaSize,

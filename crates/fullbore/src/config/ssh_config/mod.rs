@@ -130,6 +130,9 @@ pub struct ConnectionOptions {
     pub rekey_bytes: Option<u64>,
     /// RekeyLimit's seconds; none is no limit.
     pub rekey_seconds: Option<u64>,
+    /// RememberedServersFile: where to keep what saves round trips at the next connection; `None` for
+    /// `none`.
+    pub remembered_file: Option<PathBuf>,
 }
 
 /// What to do about a host key that known_hosts does not hold.

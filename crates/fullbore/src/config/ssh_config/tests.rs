@@ -686,6 +686,9 @@ impl crate::config::Environment for Machine {
     fn append_line(&self, path: &std::path::Path, line: &[u8]) -> std::io::Result<()> {
         self.0.append_line(path, line)
     }
+    fn replace_file(&self, path: &std::path::Path, content: &[u8]) -> std::io::Result<()> {
+        self.0.replace_file(path, content)
+    }
     fn variable(&self, name: &str) -> Option<std::ffi::OsString> {
         self.0.variable(name)
     }

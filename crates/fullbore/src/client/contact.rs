@@ -1,0 +1,188 @@
+//! Making contact with a server: with the haste that an earlier connection permits, and once more
+//! without it where the server ended the connection over that.
+
+use fullbore_sftp::client as sftp;
+
+use super::ahead::Ahead;
+use super::connect::{Context, Way, log_in, reach, start, through};
+use super::connection::Connection;
+use super::error::Error;
+use super::lane::Lane;
+use super::login::LoggedIn;
+use super::proposal::Haste;
+use super::remembered::{Memory, Seen};
+use crate::config::fingerprint;
+use crate::config::ssh_config::{HostConfig, LogLevel};
+
+/// How a host is reached.
+pub(super) enum Route {
+    /// As its configuration says, through so many hosts at most.
+    AsConfigured { jumps_max: usize },
+    /// Through a connection that is there.
+    Through(Connection),
+}
+
+/// The SFTP session that is to be opened at once, and what it is asked at once.
+pub(super) struct First<'a> {
+    pub(super) config: sftp::Config,
+    pub(super) ahead: &'a [Ahead],
+}
+
+/// A contact to be made.
+pub(super) struct Contact<'a> {
+    pub(super) host: &'a HostConfig,
+    pub(super) context: &'a Context,
+    pub(super) route: Route,
+    pub(super) first: Option<First<'a>>,
+}
+
+/// A contact that was made.
+pub(super) struct Made {
+    pub(super) connection: Connection,
+    /// Where one was asked for.
+    pub(super) lane: Option<Lane>,
+    logged_in: LoggedIn,
+}
+
+/// One that was not.
+struct Failed {
+    error: Error,
+    /// The connection ended before the server had decided on what was sent ahead.
+    is_undecided: bool,
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self {
+            error,
+            is_undecided: false,
+        }
+    }
+}
+
+impl Contact<'_> {
+    /// Connects and logs in.
+    pub(super) async fn make(&self) -> Result<Made, Error> {
+        let memory = Memory::of(self.host, &*self.context.environment);
+        let (seen, remark) = memory
+            .as_ref()
+            .map_or((None, None), |memory| memory.recall());
+        if let Some(remark) = remark {
+            self.tell(remark).await;
+        }
+        let haste = match &seen {
+            None => Haste::ByName,
+            Some(seen) if seen.bears_haste => Haste::AsSeen(seen),
+            Some(_) => Haste::None,
+        };
+        if let Some(seen) = &seen {
+            self.tell(format!("{}: {}", self.host.host_name, seen.describe()))
+                .await;
+        }
+        let (made, bears_haste) = match self.attempt(haste, seen.as_ref()).await {
+            Ok(made) => (made, seen.as_ref().is_none_or(|seen| seen.bears_haste)),
+            Err(failed) if failed.is_undecided => {
+                let text = format!(
+                    "{}: once more, with nothing sent ahead: {}",
+                    self.host.host_name, failed.error
+                );
+                self.tell(text).await;
+                let made = self.attempt(Haste::None, seen.as_ref()).await;
+                (made.map_err(|failed| failed.error)?, false)
+            }
+            Err(failed) => return Err(failed.error),
+        };
+        if let Some(memory) = memory {
+            self.keep(&memory, seen.as_ref(), &made, bears_haste).await;
+        }
+        Ok(made)
+    }
+
+    async fn way(&self) -> Result<Way, Error> {
+        match &self.route {
+            Route::AsConfigured { jumps_max } => reach(self.host, self.context, *jumps_max).await,
+            Route::Through(carrier) => through(carrier.clone(), self.host).await,
+        }
+    }
+
+    async fn attempt(&self, haste: Haste<'_>, seen: Option<&Seen>) -> Result<Made, Failed> {
+        let connection = start(self.host, self.context, self.way().await?, haste)?;
+        // Its messages wait in the connection until they may go.
+        let lane = match &self.first {
+            Some(first) => {
+                let lane = Lane::open(&connection, first.config.clone())?;
+                lane.ask_ahead(first.ahead)?;
+                Some(lane)
+            }
+            None => None,
+        };
+        let failed = |error| Failed {
+            error,
+            is_undecided: is_undecided(&connection, haste),
+        };
+        let logged_in = log_in(&connection, self.host, self.context, seen)
+            .await
+            .map_err(failed)?;
+        if let (Some(lane), Some(first)) = (&lane, &self.first)
+            && !first.ahead.is_empty()
+        {
+            // Comes in one flight with the answers to what was asked ahead.
+            lane.ready().await.map_err(failed)?;
+        }
+        Ok(Made {
+            connection,
+            lane,
+            logged_in,
+        })
+    }
+
+    async fn keep(&self, memory: &Memory<'_>, seen: Option<&Seen>, made: &Made, bears_haste: bool) {
+        let now = made.connection.core.look(|state| {
+            let conn = state.session.conn();
+            let proposal = conn.remote_proposal()?;
+            Some(Seen {
+                host_key: fingerprint(conn.accepted_host_key()?.blob()),
+                user_key: made.logged_in.key.clone(),
+                bears_haste,
+                kex: proposal.kex.clone(),
+                host_keys: proposal.host_keys.clone(),
+                version: conn.remote_version().to_vec(),
+            })
+        });
+        let Some(mut now) = now else { return };
+        if seen.is_some_and(|seen| seen.version != now.version) {
+            // Another server, or another version of it: it may bear what the old one did not.
+            now.bears_haste = true;
+        }
+        if let Err(remark) = memory.keep(&now) {
+            self.tell(remark).await;
+        }
+    }
+
+    async fn tell(&self, text: String) {
+        if self.host.session.log_level >= LogLevel::Verbose {
+            self.context.asker.tell(text).await;
+        }
+    }
+}
+
+/// Whether the server, or we ourselves over its answers, ended the connection when it had spoken but
+/// not decided on what was sent ahead: haste is the likeliest reason.
+fn is_undecided(connection: &Connection, haste: Haste<'_>) -> bool {
+    connection.core.look(|state| {
+        let conn = state.session.conn();
+        if conn.error().is_none() || conn.remote_version().is_empty() {
+            return false;
+        }
+        let is_ahead = conn.is_ahead_of_consent();
+        match conn.is_authenticated() {
+            true => is_ahead,
+            // An attempt that was refused was decided on.
+            false => {
+                let methods = conn.auth_methods();
+                methods.is_none_or(|methods| methods.offered.is_none())
+                    && (is_ahead || matches!(haste, Haste::AsSeen(_)))
+            }
+        }
+    })
+}
