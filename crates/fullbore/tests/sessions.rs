@@ -6,6 +6,7 @@
 mod simulated;
 
 use std::io::IoSliceMut;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fullbore::session::{ClientSession, Event as ClientEvent, LaneFiles};
@@ -13,8 +14,9 @@ use fullbore_base::{Instant, Rate, Rng};
 use fullbore_sftp::client::{self as sftp, BlockError, Blocks, BulkId, Handle, RequestId};
 use fullbore_sftp::proto::{Attrs, OpenFlags, Reply, Request};
 use fullbore_sim::{Endpoint, Pair, PairConfig, Stop};
-use fullbore_ssh::auth::{Attempt, ClientAuth};
+use fullbore_ssh::auth::{Attempt, ClientAuth, Identity, KeyAttempt, Signer};
 use fullbore_ssh::config::{ClientConfig, ServerConfig, TransportConfig};
+use fullbore_ssh::key::PrivateKey;
 use fullbore_ssh::transport::HostKeyVerified;
 use fullbore_ssh::{ChannelId, Connection, Event as SshEvent};
 use fullbore_testkit::{Folder, seed};
@@ -227,36 +229,73 @@ fn pair(
     rekey: Option<u64>,
 ) -> Pair<ClientEnd, ServerEnd<Files>> {
     let name = TransportConfig::default().software_version;
-    pair_named(config, folder, rekey, &name)
+    pair_as(config, folder, &Ways::named(&name, rekey))
 }
 
-/// The same with a server that calls itself `name`.
-fn pair_named(
-    config: PairConfig,
-    folder: &Folder,
+/// How the two ends go about it.
+struct Ways {
+    /// What the server calls itself.
+    name: String,
     rekey: Option<u64>,
-    name: &str,
-) -> Pair<ClientEnd, ServerEnd<Files>> {
+    /// As OpenSSH has it.
+    withholds_window: bool,
+    /// What the client remembers.
+    guess: bool,
+    patient_version: Option<Vec<u8>>,
+    attempt: fn() -> Attempt,
+}
+
+impl Ways {
+    fn named(name: &str, rekey: Option<u64>) -> Self {
+        Self {
+            name: name.to_owned(),
+            rekey,
+            withholds_window: false,
+            guess: false,
+            patient_version: None,
+            attempt: || Attempt::None,
+        }
+    }
+}
+
+/// A key that signs at once.
+fn key_attempt() -> Attempt {
+    let key = PrivateKey::from_ed25519_seed(&[9; 32]).unwrap();
+    Attempt::PublicKey(KeyAttempt {
+        identity: Identity::Key(key.public_key().clone()),
+        signer: Signer::Local(Arc::new(key)),
+        algorithm: None,
+        known: true,
+    })
+}
+
+fn pair_as(config: PairConfig, folder: &Folder, ways: &Ways) -> Pair<ClientEnd, ServerEnd<Files>> {
     let mut transport = TransportConfig::default();
-    if let Some(bytes) = rekey {
+    if let Some(bytes) = ways.rekey {
         transport.rekey.bytes = bytes;
     }
-    let client_config = ClientConfig {
+    let mut client_config = ClientConfig {
         auth: ClientAuth {
             user: b"tester".to_vec(),
         },
         transport: transport.clone(),
+        patient_version: ways.patient_version.clone(),
         ..ClientConfig::default()
     };
-    let server_config = ServerConfig {
+    // The one that the server is known by goes first.
+    let algorithms = &mut client_config.transport.host_key_algorithms;
+    algorithms.insert(0, "ssh-ed25519".to_owned());
+    client_config.transport.guess_kex = ways.guess;
+    let mut server_config = ServerConfig {
         transport: TransportConfig {
-            software_version: name.to_owned(),
+            software_version: ways.name.clone(),
             ..transport
         },
         ..ServerConfig::default()
     };
+    server_config.connection.withholds_window = ways.withholds_window;
     let mut conn = Connection::client(client_config.into(), provider(config.seed), Instant::ZERO);
-    conn.authenticate(Attempt::None).unwrap();
+    conn.authenticate((ways.attempt)()).unwrap();
     let client = ClientEnd {
         session: ClientSession::new(conn),
         contents: Contents { lanes: Vec::new() },
@@ -273,34 +312,46 @@ fn content(seed: u64, len: u64) -> Vec<u8> {
     bytes
 }
 
-/// Legs from the moment TCP is there to the first byte of a file, by what the server calls itself; a
-/// leg is one way, two are a round trip.
+/// Round trips from the SYN to the first byte of a file, by what the server calls itself and whether
+/// the client remembers it.
 ///
-/// To one of us: both KEXINITs cross (1); key exchange (2, 3); login, channel, subsystem, INIT and OPEN
-/// in one flight (4, 5); READ (6, 7). To OpenSSH: login (4, 5); channel (6, 7); subsystem, INIT and OPEN
-/// (8, 9); READ (10, 11). To others VERSION is waited for (10, 11) before OPEN and READ.
-const LEGS_TO_FIRST_BYTE: [(&str, u64); 3] = [
-    ("fullbore_0.1.0", 7),
-    ("OpenSSH_10.0p2", 11),
-    ("Anything_1", 13),
+/// TCP (1), both KEXINITs (2), key exchange (3): a right guess joins the last two. Then to one of us, and
+/// to a remembered OpenSSH: login, channel, subsystem, INIT and OPEN (4), READ (5). To OpenSSH at the first
+/// contact the login (4) goes before the channel (5), and READ (6). To others login (4), channel (5),
+/// subsystem and INIT (6), OPEN (7), READ (8).
+const ROUND_TRIPS_TO_FIRST_BYTE: [(&str, bool, u64); 6] = [
+    ("fullbore_0.1.0", false, 5),
+    ("fullbore_0.1.0", true, 4),
+    ("OpenSSH_10.0p2", false, 6),
+    ("OpenSSH_10.0p2", true, 4),
+    ("Anything_1", false, 8),
+    ("Anything_1", true, 7),
 ];
 
 #[test]
-fn the_first_byte_of_a_file_comes_after_so_many_legs() {
-    for (name, legs) in LEGS_TO_FIRST_BYTE {
-        let folder = Folder::new("legs");
+fn the_first_byte_of_a_file_comes_after_so_many_round_trips() {
+    for (name, is_remembered, round_trips) in ROUND_TRIPS_TO_FIRST_BYTE {
+        let folder = Folder::new("trips");
         std::fs::write(folder.0.join("x"), b"first").unwrap();
         let config = PairConfig {
             delay: Duration::from_millis(100),
             ..PairConfig::default()
         };
-        let mut pair = pair_named(config, &folder, None, name);
+        let ways = Ways {
+            withholds_window: name.starts_with("OpenSSH"),
+            guess: is_remembered,
+            patient_version: is_remembered.then(|| format!("SSH-2.0-{name}").into_bytes()),
+            attempt: key_attempt,
+            ..Ways::named(name, None)
+        };
+        let mut pair = pair_as(config, &folder, &ways);
         pair.a.start(Way::Get, "/x", Vec::new());
         assert_eq!(pair.run(DEADLINE, |p| p.a.is_done(), |_| ()), Stop::Done);
         let (_, content) = &pair.a.contents.lanes[0];
         assert_eq!(content.bytes, b"first");
-        let nanos = content.first_byte_at.unwrap().as_nanos();
-        assert_eq!(nanos / 100_000_000, legs, "{name}");
+        // The client starts when SYN and SYN-ACK have crossed.
+        let legs = 2 + content.first_byte_at.unwrap().as_nanos() / 100_000_000;
+        assert_eq!(legs, 2 * round_trips, "{name}, remembered: {is_remembered}");
     }
 }
 

@@ -94,6 +94,8 @@ pub struct ServerEnd<A> {
     /// Nobody is let in before.
     pub opens_at: Instant,
     is_asked: bool,
+    /// The client's first bytes are here: before, the server knows of no connection.
+    is_reached: bool,
 }
 
 impl<A: ServerApp> ServerEnd<A> {
@@ -111,6 +113,7 @@ impl<A: ServerApp> ServerEnd<A> {
             app,
             opens_at: Instant::ZERO,
             is_asked: false,
+            is_reached: false,
         }
     }
 
@@ -132,6 +135,7 @@ impl<A: ServerApp> Endpoint for ServerEnd<A> {
         let taken = bytes.len().min(space.len());
         space[..taken].copy_from_slice(&bytes[..taken]);
         self.session.handle_input(now, taken);
+        self.is_reached = true;
         self.turn(now);
         taken
     }
@@ -151,6 +155,9 @@ impl<A: ServerApp> Endpoint for ServerEnd<A> {
     }
 
     fn poll_transmit(&mut self, now: Instant, room: usize, out: &mut Vec<u8>) {
+        if !self.is_reached {
+            return;
+        }
         self.turn(now);
         while self.session.pending().len() < room && self.session.poll_transmit(now, &mut self.app)
         {
