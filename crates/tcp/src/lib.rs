@@ -8,6 +8,10 @@
 extern crate alloc;
 
 pub mod error;
+pub mod filter;
+pub mod rate;
+pub mod recovery;
+pub mod rtt;
 pub mod scoreboard;
 pub mod segment;
 mod seq;

@@ -80,6 +80,7 @@ impl Blocks {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::single_range_in_vec_init, reason = "a list of one block")]
     use super::*;
 
     const INITIAL: u32 = 0xffff_f000;

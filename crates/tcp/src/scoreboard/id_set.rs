@@ -30,7 +30,6 @@ impl IdSet {
     }
 
     /// Members.
-    #[cfg(test)]
     pub const fn len(&self) -> usize {
         self.count
     }

@@ -24,6 +24,7 @@ mod records;
 pub use blocks::{Blocks, Frame};
 pub use record::{Id, Record, Snapshot, State};
 
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use fullbore_base::Instant;
@@ -448,6 +449,32 @@ impl Scoreboard {
             self.put_into_lost(id);
         }
         is_in_flight
+    }
+
+    /// What is deemed lost was not: it is in flight again, as it was sent. O(lost + in flight).
+    ///
+    /// The caller bounds how often: each segment restored was deemed lost since the last time.
+    pub fn restore_lost(&mut self) {
+        let mut restored: Vec<Id> = Vec::with_capacity(self.lost_ids.len());
+        while let Some(id) = self.next_lost() {
+            self.take_out_of_lost(id);
+            restored.push(id);
+        }
+        if restored.is_empty() {
+            return;
+        }
+        restored.sort_unstable_by_key(|&id| self.records.record(id).order);
+        self.examined += restored.len() as u64;
+        for &id in &restored {
+            let record = self.records.record_mut(id);
+            record.state = State::InFlight;
+            let (bytes, is_again) = (u64::from(record.len), record.is_retransmitted());
+            self.pipe.add(bytes);
+            if is_again {
+                self.retransmitted.add(bytes);
+            }
+        }
+        self.records.merge(&restored);
     }
 
     /// The receiver threw away what it said it held: all of that is lost (RFC 2018 section 8).

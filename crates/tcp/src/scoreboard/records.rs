@@ -103,6 +103,33 @@ impl Records {
         }
     }
 
+    /// Links `ids`, which are in the order of transmission, at their places. O(those and the
+    /// linked ones that are older than the last of them).
+    pub fn merge(&mut self, ids: &[Id]) {
+        let mut at = self.oldest;
+        for &id in ids {
+            let order = self.record(id).order;
+            while let Some(younger) = at.filter(|&a| self.record(a).order < order) {
+                at = self.record(younger).younger;
+            }
+            self.link_before(id, at);
+        }
+    }
+
+    fn link_before(&mut self, id: Id, younger: Option<Id>) {
+        let Some(younger) = younger else {
+            self.link(id);
+            return;
+        };
+        let older = self.record_mut(younger).older.replace(id);
+        match older {
+            Some(older) => self.record_mut(older).younger = Some(id),
+            None => self.oldest = Some(id),
+        }
+        let record = self.record_mut(id);
+        (record.older, record.younger) = (older, Some(younger));
+    }
+
     /// The names in the order of transmission.
     #[cfg(test)]
     pub fn by_transmission(&self) -> impl Iterator<Item = Id> + '_ {

@@ -1,5 +1,7 @@
 //! The scoreboard against a plain list that is walked from end to end for everything.
 
+#![expect(clippy::single_range_in_vec_init, reason = "a list of one block")]
+
 use super::*;
 use fullbore_base::Rng;
 use fullbore_testkit::seeds;
@@ -223,6 +225,14 @@ fn step(rng: &mut Rng, now: Instant, board: &mut Scoreboard, model: &mut Model) 
                 board.on_retransmitted(now, id, Snapshot::default());
             }
         }
+        11 if rng.one_in(4) => {
+            board.restore_lost();
+            for entry in &mut model.entries {
+                if entry.state == State::Lost {
+                    entry.state = State::InFlight;
+                }
+            }
+        }
         _ if rng.one_in(4) => {
             board.forget_sacked();
             for entry in &mut model.entries {
@@ -279,7 +289,12 @@ fn a_block_marks_the_records_that_it_covers_whole() {
 fn what_is_sacked_costs_nothing_to_name_again_or_to_acknowledge() {
     let mut board = board(100_000);
     let all = 1000..100_000_000;
-    assert_eq!(board.apply(0, &[all.clone()], |_| {}).sacked_count, 99_999);
+    assert_eq!(
+        board
+            .apply(0, std::slice::from_ref(&all), |_| {})
+            .sacked_count,
+        99_999
+    );
     let before = board.examined();
     let again = board.apply(0, &[all], |_| {});
     assert_eq!(again.sacked_count, 0);

@@ -1,0 +1,514 @@
+//! Loss: when a segment is deemed lost, when to probe, when to give up waiting, and whether all that
+//! was needed.
+//!
+//! RFC 8985 (RACK-TLP) with SACK; RFC 6582 (NewReno) and RFC 3042 (limited transmit) without;
+//! RFC 6298 section 5 (the retransmission timer), RFC 5682 (F-RTO). Owns the scoreboard and the
+//! estimates of round trip and delivery rate. Does not own the congestion window, nor what is in
+//! the segments.
+
+mod counters;
+mod frto;
+pub mod prr;
+mod rack;
+mod timeout;
+mod tlp;
+
+pub use counters::Counters;
+pub use timeout::Expired;
+
+use frto::{Episode, Evidence, Frto, Next, Step};
+use fullbore_base::Instant;
+use rack::{DUP_THRESH, Rack, Surroundings};
+use tlp::{Tlp, Verdict};
+
+use crate::rate::{Delivery, RateSample};
+use crate::rtt::Rtt;
+use crate::scoreboard::{Applied, Blocks, Id, Scoreboard, Snapshot};
+
+/// How often a receiver may throw away what it SACKed before its SACKs are no longer believed:
+/// bounds what clearing the scoreboard can cost.
+const RENEGES_MAX: u32 = 3;
+
+/// Where the connection stands:
+///
+/// ```text
+///   Open ──loss──► Fast ──all that was sent before it is acknowledged──► Open
+///     │             │ time-out
+///     └─time-out──► Timeout ──likewise, or needless──► Open
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Nothing is known to be lost.
+    Open,
+    /// Losses are repaired while acknowledgements come in.
+    Fast {
+        /// SND.NXT when it began.
+        recover: u64,
+    },
+    /// Acknowledgements did not come in.
+    Timeout {
+        /// SND.NXT at the time-out.
+        recover: u64,
+    },
+}
+
+/// What a segment of the peer acknowledges, in positions.
+#[derive(Clone, Copy, Debug)]
+pub struct Ack<'a> {
+    /// The cumulative acknowledgement, between SND.UNA and SND.NXT.
+    pub position: u64,
+    /// Its SACK blocks.
+    pub blocks: &'a Blocks,
+    /// When we sent the timestamp that it echoes; rounded down to a millisecond.
+    pub echoed_at: Option<Instant>,
+    /// It acknowledges nothing new, carries nothing and leaves the window as it was (RFC 5681 2).
+    pub is_duplicate: bool,
+}
+
+/// A segment deemed lost, for who models the path.
+#[derive(Clone, Copy, Debug)]
+pub struct Lost {
+    /// Bytes of it.
+    pub bytes: u64,
+    /// The counters when it was sent.
+    pub snapshot: Snapshot,
+    /// Bytes deemed lost in all, this included.
+    pub lost_total: u64,
+}
+
+/// What an acknowledgement led to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outcome {
+    /// What changed on the scoreboard.
+    pub applied: Applied,
+    /// Bytes that left the network: delivered, or a duplicate acknowledgement's guess.
+    pub delivered_bytes: u64,
+    /// What it says of the path's rate.
+    pub sample: RateSample,
+    /// Bytes deemed lost by it.
+    pub lost_bytes: u64,
+    /// Fast recovery began.
+    pub has_entered: bool,
+    /// A recovery ended.
+    pub has_left: bool,
+    /// The last recovery was needless: its reduction is to be taken back.
+    pub is_undone: bool,
+    /// A tail loss probe repaired a loss: the window is to be reduced as for any.
+    pub is_probe_repaired: bool,
+}
+
+/// Loss recovery of one direction of a connection.
+#[derive(Debug)]
+pub struct Recovery {
+    board: Scoreboard,
+    rtt: Rtt,
+    delivery: Delivery,
+    rack: Rack,
+    tlp: Tlp,
+    phase: Phase,
+    is_sack: bool,
+    mss: u32,
+    /// Without SACK: duplicate acknowledgements, each for a segment that left the network.
+    dupacks: u32,
+    /// The highest `recover` of all phases: one flight is not reduced for twice (RFC 6582 3.2).
+    recover_max: u64,
+    frto: Option<Frto>,
+    episode: Option<Episode>,
+    /// When the next segment is due as lost, unless it arrives.
+    reorder_at: Option<Instant>,
+    /// Since when the retransmission timer runs.
+    rto_from: Option<Instant>,
+    reneges: u32,
+    counters: Counters,
+}
+
+impl Recovery {
+    /// Nothing sent yet; segments carry up to `mss` bytes, and the peer sends SACK or not.
+    #[must_use]
+    pub fn new(mss: u32, is_sack: bool) -> Self {
+        Self {
+            board: Scoreboard::default(),
+            rtt: Rtt::default(),
+            delivery: Delivery::default(),
+            rack: Rack::default(),
+            tlp: Tlp::default(),
+            phase: Phase::Open,
+            is_sack,
+            mss,
+            dupacks: 0,
+            recover_max: 0,
+            frto: None,
+            episode: None,
+            reorder_at: None,
+            rto_from: None,
+            reneges: 0,
+            counters: Counters::default(),
+        }
+    }
+
+    /// What the handshake agreed: from now on `mss` and SACK are these.
+    pub const fn set_agreed(&mut self, mss: u32, is_sack: bool) {
+        self.mss = mss;
+        self.is_sack = is_sack;
+    }
+
+    /// The segments outstanding.
+    #[must_use]
+    pub const fn board(&self) -> &Scoreboard {
+        &self.board
+    }
+
+    /// The round trip's estimates.
+    #[must_use]
+    pub const fn rtt(&self) -> &Rtt {
+        &self.rtt
+    }
+
+    /// The same, for the handshake to change.
+    pub const fn rtt_mut(&mut self) -> &mut Rtt {
+        &mut self.rtt
+    }
+
+    /// The delivery counters.
+    #[must_use]
+    pub const fn delivery(&self) -> &Delivery {
+        &self.delivery
+    }
+
+    /// Where the connection stands.
+    #[must_use]
+    pub const fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Counters.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Whether the path was seen to reorder.
+    #[must_use]
+    pub const fn is_reordering_seen(&self) -> bool {
+        self.rack.is_reordering_seen()
+    }
+
+    /// Bytes deemed to be on their way.
+    #[must_use]
+    pub fn pipe(&self) -> u64 {
+        let left = u64::from(self.dupacks) * u64::from(self.mss);
+        self.board.pipe().bytes.saturating_sub(left)
+    }
+
+    /// Whether new data goes out ahead of retransmissions: F-RTO waits for its acknowledgement
+    /// (RFC 5682 section 3.1, step 2b).
+    #[must_use]
+    pub fn prefers_new_data(&self) -> bool {
+        self.frto.is_some_and(|f| f.step == Step::Advanced)
+    }
+
+    /// What to send again next.
+    #[must_use]
+    pub fn next_retransmission(&self) -> Option<Id> {
+        self.board.next_lost()
+    }
+
+    /// The application has nothing to send although there is room in the window.
+    pub fn on_app_limited(&mut self) {
+        if self.board.lost().count == 0 {
+            self.delivery.on_app_limited(self.board.pipe().bytes);
+        }
+    }
+
+    /// The next `len` positions are sent for the first time.
+    pub fn on_sent(&mut self, now: Instant, len: u32) {
+        let pipe = self.board.pipe().bytes;
+        let snapshot = self.delivery.on_sending(now, len, pipe);
+        self.board.on_sent(now, len, snapshot);
+        self.rto_from.get_or_insert(now);
+        self.arm_probe(now);
+    }
+
+    /// The segment `id` is sent again.
+    pub fn on_retransmitted(&mut self, now: Instant, id: Id) {
+        let record = self.board.record(id);
+        let len = u32::try_from(record.range().end - record.range().start);
+        let len = len.expect("a segment is short");
+        let is_first = record.range().start == self.board.snd_una();
+        let pipe = self.board.pipe().bytes;
+        let snapshot = self.delivery.on_sending(now, len, pipe);
+        self.board.on_retransmitted(now, id, snapshot);
+        self.counters.retransmissions += 1;
+        self.counters.bytes_retransmitted += u64::from(len);
+        if let Some(episode) = &mut self.episode {
+            episode.on_retransmission(now);
+        }
+        // What the timer waits for is on its way anew.
+        if is_first || self.rto_from.is_none() {
+            self.rto_from = Some(now);
+        }
+    }
+
+    /// Reads an acknowledgement. `on_lost` sees each segment that is deemed lost by it.
+    ///
+    /// Costs O(blocks x log n) and O(1) per segment newly delivered or lost.
+    pub fn on_ack(
+        &mut self,
+        now: Instant,
+        ack: &Ack<'_>,
+        mut on_lost: impl FnMut(&Lost),
+    ) -> Outcome {
+        let examined = self.board.examined();
+        let mut outcome = Outcome::default();
+        let is_original_delivered = self.apply(now, ack, &mut outcome);
+        let has_advanced = outcome.applied.acked_bytes > 0;
+        self.take_duplicate(ack, &mut outcome);
+        self.probe_verdict(ack, &mut outcome);
+        self.end_phase(&mut outcome);
+        let evidence = Evidence {
+            snd_una: self.board.snd_una(),
+            has_advanced,
+            is_original_delivered,
+        };
+        self.judge_timeout(ack, &evidence, &mut outcome);
+        outcome.lost_bytes = if self.is_sack {
+            self.detect_losses(now, &mut on_lost)
+        } else {
+            self.count_duplicates(ack, &mut outcome, &mut on_lost)
+        };
+        if outcome.lost_bytes > 0 && self.phase == Phase::Open {
+            self.enter_fast();
+            outcome.has_entered = true;
+        }
+        self.rearm(now, has_advanced);
+        let spent = self.board.examined() - examined;
+        self.counters.on_ack(ack.blocks, spent);
+        outcome
+    }
+
+    /// The scoreboard, the estimates and RACK. Returns whether F-RTO's evidence came.
+    fn apply(&mut self, now: Instant, ack: &Ack<'_>, outcome: &mut Outcome) -> bool {
+        let min_rtt = self.rtt.min();
+        let recover = self.frto.map_or(0, |frto| frto.recover);
+        let mut is_original_delivered = false;
+        let ranges = if self.is_sack {
+            ack.blocks.ranges()
+        } else {
+            &[]
+        };
+        let (rack, delivery) = (&mut self.rack, &mut self.delivery);
+        let applied = self.board.apply(ack.position, ranges, |record| {
+            rack.on_delivered(now, record, ack.echoed_at, min_rtt);
+            delivery.on_delivered(record);
+            is_original_delivered |= !record.is_retransmitted() && record.end() <= recover;
+        });
+        self.rack.on_ack_end();
+        let min_rtt = min_rtt.unwrap_or_default();
+        outcome.sample = self
+            .delivery
+            .take_sample(now, applied.delivered_bytes, min_rtt);
+        outcome.applied = applied;
+        outcome.delivered_bytes = applied.delivered_bytes;
+        if applied.acked_bytes > 0 {
+            self.rtt.on_progress();
+        }
+        // Karn: a segment sent twice tells only through its timestamp.
+        let by_timestamp = ack.echoed_at.filter(|_| applied.acked_bytes > 0);
+        let by_timestamp = by_timestamp.map(|at| now - at);
+        if let Some(rtt) = outcome.sample.rtt.or(by_timestamp) {
+            let in_flight = outcome.sample.tx_in_flight.max(self.board.pipe().bytes);
+            let per_rtt = in_flight / (2 * u64::from(self.mss).max(1));
+            let per_rtt = u32::try_from(per_rtt).unwrap_or(u32::MAX / 8);
+            self.rtt.on_sample(now, rtt, per_rtt.clamp(1, 1 << 20));
+        }
+        is_original_delivered
+    }
+
+    /// RFC 2883: something arrived twice. A duplicate that no retransmission of ours can have
+    /// caused is the network's doing, and no evidence.
+    fn take_duplicate(&mut self, ack: &Ack<'_>, outcome: &mut Outcome) {
+        let Some(duplicate) = &ack.blocks.duplicate else {
+            return;
+        };
+        let counters = &mut self.counters;
+        if !self.is_sack || counters.spurious_retransmissions >= counters.retransmissions {
+            return;
+        }
+        counters.spurious_retransmissions += 1;
+        self.rack
+            .on_duplicate(self.board.snd_una(), self.board.snd_nxt());
+        let episode = self.episode.as_mut();
+        if episode.is_some_and(|e| e.on_duplicate(duplicate.start)) {
+            self.undo(outcome);
+        }
+    }
+
+    fn probe_verdict(&mut self, ack: &Ack<'_>, outcome: &mut Outcome) {
+        let duplicate_end = ack.blocks.duplicate.as_ref().map(|d| d.end);
+        let is_bare = ack.is_duplicate && ack.blocks.ranges().is_empty();
+        let verdict = self.tlp.on_ack(ack.position, duplicate_end, is_bare);
+        outcome.is_probe_repaired = verdict == Verdict::Repaired && self.phase == Phase::Open;
+    }
+
+    fn end_phase(&mut self, outcome: &mut Outcome) {
+        let (Phase::Fast { recover } | Phase::Timeout { recover }) = self.phase else {
+            return;
+        };
+        if self.board.snd_una() >= recover {
+            self.phase = Phase::Open;
+            self.frto = None;
+            self.dupacks = 0;
+            self.rack.on_recovery_end();
+            outcome.has_left = true;
+        }
+    }
+
+    fn judge_timeout(&mut self, ack: &Ack<'_>, evidence: &Evidence, outcome: &mut Outcome) {
+        if evidence.has_advanced
+            && let Some(episode) = &mut self.episode
+            && episode.on_advance(ack.echoed_at)
+        {
+            self.undo(outcome);
+        }
+        match self.frto.map(|frto| frto.on_ack(evidence)) {
+            Some(Next::Wait(frto)) => self.frto = Some(frto),
+            Some(Next::Spurious) => self.undo(outcome),
+            Some(Next::Genuine) => self.frto = None,
+            None => {}
+        }
+    }
+
+    /// The recovery was needless: what was deemed lost is on its way after all.
+    fn undo(&mut self, outcome: &mut Outcome) {
+        self.board.restore_lost();
+        self.counters.undone += 1;
+        self.episode = None;
+        self.frto = None;
+        self.dupacks = 0;
+        outcome.has_left |= self.phase != Phase::Open;
+        outcome.is_undone = true;
+        self.phase = Phase::Open;
+    }
+
+    fn surroundings(&self) -> Surroundings {
+        Surroundings {
+            is_recovering: self.phase != Phase::Open,
+            sacked_count: self.board.sacked().count,
+            min_rtt: self.rtt.min(),
+            srtt: self.rtt.srtt(),
+        }
+    }
+
+    /// RFC 8985 6.2 step 5, on segments in the order of transmission.
+    fn detect_losses(&mut self, now: Instant, on_lost: &mut impl FnMut(&Lost)) -> u64 {
+        let reo_wnd = self.rack.reo_wnd(&self.surroundings());
+        let (rack, delivery) = (&self.rack, &mut self.delivery);
+        let before = delivery.lost();
+        let stop = self.board.lose_oldest(|record| {
+            rack.judge(now, reo_wnd, record)?;
+            tell_lost(record, delivery, on_lost);
+            Ok(())
+        });
+        self.reorder_at = stop.flatten();
+        self.delivery.lost() - before
+    }
+
+    /// Without SACK: RFC 6582. Returns the bytes deemed lost.
+    fn count_duplicates(
+        &mut self,
+        ack: &Ack<'_>,
+        outcome: &mut Outcome,
+        on_lost: &mut impl FnMut(&Lost),
+    ) -> u64 {
+        let mss = u64::from(self.mss);
+        let is_fast = matches!(self.phase, Phase::Fast { .. });
+        if ack.is_duplicate && !self.board.is_empty() {
+            self.dupacks = self.dupacks.saturating_add(1);
+            outcome.delivered_bytes += mss;
+            let is_third = self.phase == Phase::Open && self.dupacks == DUP_THRESH;
+            // One flight is not reduced for twice.
+            if is_third && self.board.snd_una() >= self.recover_max {
+                return self.lose_first(on_lost);
+            }
+        } else if outcome.applied.acked_bytes > 0 && is_fast {
+            // A partial acknowledgement: the next hole starts where it stops.
+            let segments = outcome.applied.acked_bytes.div_ceil(mss.max(1));
+            let known = segments.saturating_sub(1).min(u64::from(self.dupacks));
+            self.dupacks -= u32::try_from(known).expect("at most the count");
+            outcome.delivered_bytes -= (known * mss).min(outcome.delivered_bytes);
+            return self.lose_first(on_lost);
+        } else if outcome.applied.acked_bytes > 0 {
+            self.dupacks = 0;
+        }
+        0
+    }
+
+    fn lose_first(&mut self, on_lost: &mut impl FnMut(&Lost)) -> u64 {
+        let before = self.delivery.lost();
+        let first = self.board.first().copied();
+        if self.board.lose_first()
+            && let Some(record) = first
+        {
+            tell_lost(&record, &mut self.delivery, on_lost);
+        }
+        self.delivery.lost() - before
+    }
+
+    fn enter_fast(&mut self) {
+        let recover = self.board.snd_nxt();
+        self.phase = Phase::Fast { recover };
+        self.recover_max = recover;
+        self.episode = Some(Episode::new(self.board.snd_una()));
+        self.tlp.on_recovery();
+        self.counters.fast_recoveries += 1;
+    }
+
+    /// Deadline of the retransmission timer.
+    fn rto_at(&self) -> Option<Instant> {
+        self.rto_from.map(|from| from + self.rtt.rto())
+    }
+
+    /// The timers after an acknowledgement (RFC 6298 5.2, 5.3; RFC 8985 7.2).
+    fn rearm(&mut self, now: Instant, has_advanced: bool) {
+        if self.board.is_empty() {
+            (self.rto_from, self.reorder_at) = (None, None);
+            self.tlp.disarm();
+        } else if has_advanced {
+            self.rto_from = Some(now);
+            self.arm_probe(now);
+        } else if self.board.sacked().count > 0 {
+            self.tlp.disarm();
+        }
+    }
+
+    /// RFC 8985 7.2: a probe is for a flight of which nothing is known to be missing.
+    fn arm_probe(&mut self, now: Instant) {
+        let is_wanted = self.is_sack && self.phase == Phase::Open && self.board.sacked().count == 0;
+        match self.rto_at().filter(|_| is_wanted) {
+            Some(rto_at) => {
+                let is_single = self.board.len() == 1;
+                self.tlp.arm(now, self.rtt.srtt(), is_single, rto_at);
+            }
+            None => self.tlp.disarm(),
+        }
+    }
+}
+
+fn tell_lost(
+    record: &crate::scoreboard::Record,
+    delivery: &mut Delivery,
+    on_lost: &mut impl FnMut(&Lost),
+) {
+    let bytes = record.end() - record.range().start;
+    delivery.on_lost(bytes);
+    on_lost(&Lost {
+        bytes,
+        snapshot: *record.snapshot(),
+        lost_total: delivery.lost(),
+    });
+}
+
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod tests;
