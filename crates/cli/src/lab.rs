@@ -1,5 +1,7 @@
 //! `fullbore lab`.
 
+mod scenarios;
+
 use std::path::Path;
 
 use fullbore_lab::link::{LinkOptions, Report};
@@ -22,6 +24,7 @@ pub(crate) fn run(values: LabValues) -> Exit {
             json,
             quiet,
         } => link(options, json.as_deref(), quiet),
+        LabValues::Scenarios(values) => scenarios::run(&values),
     }
 }
 

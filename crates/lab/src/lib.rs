@@ -1,10 +1,18 @@
-//! The lab: emulated links that run anything, and what is measured on them.
+//! The lab: emulated links that run anything, scenarios that show a fault on any server or in the
+//! simulator, and reports of both.
 //!
 //! [`link`] emulates a link between two network namespaces, packet by packet and in real time. What
-//! happens to a packet is decided without I/O ([`link::Shaper`]); `driver/` alone has devices, namespaces,
-//! processes and clocks. [`stream`] emulates one for byte streams, without root.
+//! happens to a packet is decided without I/O ([`link::Shaper`]); [`stream`] emulates one for byte streams,
+//! without root. [`handbrake`] and [`window`] run the
+//! engines over simulated paths ([`simulated`]); [`backlog`] runs server programs. Each gives a
+//! [`report::Section`]. `driver/` alone has devices, namespaces, processes and clocks.
 
+pub mod backlog;
 pub mod driver;
+pub mod handbrake;
 pub mod link;
+pub mod report;
+pub mod simulated;
 pub mod stream;
 pub mod units;
+pub mod window;

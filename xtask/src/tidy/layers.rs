@@ -13,7 +13,16 @@ const ARROWS: &[(&str, &[&str])] = &[
         "fullbore",
         &["fullbore-base", "fullbore-ssh", "fullbore-sftp"],
     ),
-    ("lab", &["fullbore", "fullbore-base", "fullbore-sim"]),
+    (
+        "lab",
+        &[
+            "fullbore",
+            "fullbore-base",
+            "fullbore-sftp",
+            "fullbore-sim",
+            "fullbore-ssh",
+        ],
+    ),
     ("cli", &["fullbore", "fullbore-lab"]),
     ("testkit", &[]),
 ];

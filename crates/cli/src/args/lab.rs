@@ -1,7 +1,11 @@
 //! `fullbore lab`: emulated links and what is measured on them.
 
+mod scenarios;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
+
+pub(crate) use scenarios::{Scenario, ScenarioValues};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use fullbore_lab::link::{LinkOptions, MTU_MIN};
@@ -18,6 +22,8 @@ pub(crate) enum LabValues {
         /// No report for a person.
         quiet: bool,
     },
+    /// Everything that makes a report.
+    Scenarios(ScenarioValues),
 }
 
 const LINK_EXAMPLES: &str = "\
@@ -98,6 +104,7 @@ pub(super) fn command() -> Command {
         .arg_required_else_help(true)
         .disable_version_flag(true)
         .subcommand(link_command())
+        .subcommands(scenarios::commands())
 }
 
 fn link_command() -> Command {
@@ -154,6 +161,9 @@ impl LabValues {
         let (name, matches) = matches.subcommand().ok_or("a command is missing")?;
         match name {
             "link" => link(matches),
+            "handbrake" | "backlog" | "window" | "report" => {
+                ScenarioValues::from_matches(name, matches).map(Self::Scenarios)
+            }
             other => Err(format!("\"lab {other}\" cannot be used here")),
         }
     }

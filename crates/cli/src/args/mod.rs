@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 pub(crate) use copy::CopyValues;
-pub(crate) use lab::LabValues;
+pub(crate) use lab::{LabValues, Scenario, ScenarioValues};
 pub(crate) use serve::{FLAGS as SERVE_FLAGS, Kind, ServeValues};
 
 use crate::exit::Exit;

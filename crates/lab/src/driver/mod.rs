@@ -3,9 +3,11 @@
 mod congestion;
 mod forward;
 pub mod init;
+pub mod machine;
 mod netns;
 mod process;
 mod run;
+pub mod sftp_peer;
 mod signals;
 pub mod stream;
 mod tun;
