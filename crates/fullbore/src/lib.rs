@@ -7,6 +7,7 @@
 //! - [`server`]: `fullbore serve`, a whole SSH file server in one process.
 //! - [`demo`]: the main job with nothing else installed.
 //! - [`transfer`]: the copy planner.
+//! - [`path`]: what limits a transfer.
 //! - [`driver`]: sockets, clocks, randomness, threads: the only place that has them.
 //! - [`config`]: ssh_config, known_hosts, authorized_keys, key files, destinations.
 
@@ -14,6 +15,7 @@ pub mod client;
 pub mod config;
 pub mod demo;
 pub mod driver;
+pub mod path;
 pub mod server;
 pub mod session;
 pub mod transfer;

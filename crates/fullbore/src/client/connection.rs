@@ -190,6 +190,19 @@ impl Connection {
             .look(|state| state.session.conn().key_exchange_count())
     }
 
+    /// What limited during the last interval, of 250 ms to 1 s, in which something was to be moved.
+    #[must_use]
+    pub fn path(&self) -> Option<crate::path::Interval> {
+        self.core
+            .look(|state| state.watch.meter().latest().cloned())
+    }
+
+    /// What limited since the connection was made.
+    #[must_use]
+    pub fn path_totals(&self) -> crate::path::Totals {
+        self.core.look(|state| state.watch.meter().totals().clone())
+    }
+
     /// What the server's version line says.
     #[must_use]
     pub fn remote_version(&self) -> Vec<u8> {

@@ -15,6 +15,7 @@ use fullbore_ssh::{ChannelId, Error as SshError, Event as SshEvent};
 
 use super::error::Error;
 use super::waiting::{Lanes, Plain};
+use super::watch::Watch;
 use crate::config::text::reason;
 use crate::driver::clock::Clock;
 use crate::driver::pump::{Driven, Pump};
@@ -38,6 +39,7 @@ pub(super) struct State {
     pub(super) plain: BTreeMap<ChannelId, Plain>,
     /// The limit on bytes of the stream, both ways together.
     pub(super) limit: Option<TokenBucket>,
+    pub(super) watch: Watch,
     /// Events of the connection, while somebody logs in. Bounded: the connection waits for an
     /// answer to nearly each.
     news: VecDeque<SshEvent>,
@@ -56,12 +58,14 @@ const NEWS_MAX: usize = 64;
 
 impl Core {
     pub(super) fn new(clock: Clock, peer: String, session: ClientSession) -> Rc<Self> {
+        let lanes = Lanes::new(clock);
         Rc::new(Self {
             clock,
             peer,
             state: RefCell::new(State {
                 session,
-                lanes: Lanes::default(),
+                watch: Watch::new(lanes.disk()),
+                lanes,
                 plain: BTreeMap::new(),
                 limit: None,
                 news: VecDeque::new(),
@@ -126,14 +130,18 @@ impl Core {
         poll_fn(|cx| {
             let mut state = self.state.borrow_mut();
             state.task = Some(cx.waker().clone());
+            state.on_wake(self.clock.now());
             let mut driven = Task {
                 state: &mut state,
                 peer: &self.peer,
             };
-            pump.poll(cx, &mut driven)
+            let result = pump.poll(cx, &mut driven);
+            state.on_rest(self.clock.now(), &pump);
+            result
         })
         .await;
         let mut state = self.state.borrow_mut();
+        state.on_end(self.clock.now(), &pump);
         state.task = None;
         state.close(&self.peer);
         state.is_finished = true;
@@ -196,7 +204,7 @@ impl State {
         if let Some(waker) = self.news_waker.take() {
             waker.wake();
         }
-        for lane in self.lanes.0.values_mut() {
+        for lane in self.lanes.all_mut() {
             lane.wake_all();
         }
         for plain in self.plain.values_mut() {
@@ -386,7 +394,11 @@ impl Driven for Task<'_> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.state.session.poll_timeout()
+        let of_session = self.state.session.poll_timeout();
+        let deadlines = of_session
+            .into_iter()
+            .chain(self.state.watch.poll_timeout());
+        deadlines.min()
     }
 
     fn turn(&mut self, now: Instant) -> bool {

@@ -24,6 +24,7 @@ mod remembered;
 mod sftp;
 mod tunnel;
 mod waiting;
+mod watch;
 
 pub use ahead::{AHEAD_MAX, Ahead};
 pub use ask::Asker;

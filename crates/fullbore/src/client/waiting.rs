@@ -1,13 +1,17 @@
 //! What waits for a connection: calls, transfers with their files, and users of plain channels.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSliceMut};
 use std::rc::Rc;
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use fullbore_sftp::client::{BlockError, Blocks, BulkId, RequestId};
 use fullbore_ssh::ChannelId;
 
+use crate::driver::clock::Clock;
+use crate::path::DiskTimes;
 use crate::session::LaneFiles;
 use crate::transfer::FileIo;
 
@@ -16,10 +20,36 @@ use crate::transfer::FileIo;
 const ROOM_WAKES_MAX: usize = 32;
 
 /// The files and the waiting calls of all lanes.
-#[derive(Debug, Default)]
-pub(super) struct Lanes(pub(super) BTreeMap<ChannelId, LaneState>);
+#[derive(Debug)]
+pub(super) struct Lanes {
+    states: BTreeMap<ChannelId, LaneState>,
+    disk: DiskClock,
+}
 
-#[derive(Debug, Default)]
+/// Counts the time that reads and writes of files take, for all lanes together.
+#[derive(Clone, Debug)]
+struct DiskClock {
+    clock: Clock,
+    times: Rc<Cell<DiskTimes>>,
+}
+
+impl DiskClock {
+    /// Does `work`, and adds its time to what `time` picks.
+    fn measure<R>(
+        &self,
+        time: impl FnOnce(&mut DiskTimes) -> &mut Duration,
+        work: impl FnOnce() -> R,
+    ) -> R {
+        let started = self.clock.now();
+        let result = work();
+        let mut times = self.times.get();
+        *time(&mut times) += self.clock.now() - started;
+        self.times.set(times);
+        result
+    }
+}
+
+#[derive(Debug)]
 pub(super) struct LaneState {
     pub(super) files: LaneBlocks,
     /// Calls that wait for their replies.
@@ -39,8 +69,7 @@ pub(super) struct BulkState {
 }
 
 /// The files of one lane's transfers.
-#[derive(Default)]
-pub(super) struct LaneBlocks(pub(super) BTreeMap<BulkId, Rc<dyn FileIo>>);
+pub(super) struct LaneBlocks(pub(super) BTreeMap<BulkId, Rc<dyn FileIo>>, DiskClock);
 
 impl std::fmt::Debug for LaneBlocks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -62,27 +91,57 @@ impl Blocks for LaneBlocks {
         offset: u64,
         slices: &mut [IoSliceMut<'_>],
     ) -> Result<usize, BlockError> {
-        self.file(bulk)?.read_at(offset, slices)
+        let file = self.file(bulk)?;
+        let read = || file.read_at(offset, slices);
+        self.1.measure(|times| &mut times.reading, read)
     }
 
     fn write_at(&mut self, bulk: BulkId, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
-        self.file(bulk)?.write_at(offset, bytes)
+        let file = self.file(bulk)?;
+        let write = || file.write_at(offset, bytes);
+        self.1.measure(|times| &mut times.writing, write)
     }
 }
 
 impl LaneFiles for Lanes {
     fn of_lane(&mut self, lane: ChannelId) -> &mut dyn Blocks {
-        &mut self.0.entry(lane).or_default().files
+        &mut self.of(lane).files
     }
 }
 
 impl Lanes {
+    pub(super) fn new(clock: Clock) -> Self {
+        Self {
+            states: BTreeMap::new(),
+            disk: DiskClock {
+                clock,
+                times: Rc::default(),
+            },
+        }
+    }
+
+    /// The time that files have taken so far.
+    pub(super) fn disk(&self) -> Rc<Cell<DiskTimes>> {
+        Rc::clone(&self.disk.times)
+    }
+
     pub(super) fn of(&mut self, lane: ChannelId) -> &mut LaneState {
-        self.0.entry(lane).or_default()
+        let state = self.states.entry(lane);
+        state.or_insert_with(|| LaneState {
+            files: LaneBlocks(BTreeMap::new(), self.disk.clone()),
+            calls: BTreeMap::new(),
+            room: VecDeque::new(),
+            bulks: BTreeMap::new(),
+            ready: Vec::new(),
+        })
+    }
+
+    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut LaneState> {
+        self.states.values_mut()
     }
 
     pub(super) fn remove(&mut self, lane: ChannelId) {
-        self.0.remove(&lane);
+        self.states.remove(&lane);
     }
 }
 

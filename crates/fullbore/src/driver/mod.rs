@@ -17,3 +17,4 @@ pub mod signals;
 pub mod stream;
 pub mod tcp_info;
 pub mod terminal;
+pub mod thread_clock;

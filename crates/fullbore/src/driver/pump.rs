@@ -72,6 +72,8 @@ pub struct Pump {
     timer_at: Option<Instant>,
     reading: bool,
     writing: bool,
+    /// Whether the last [`Pump::poll`] ended because nothing could be done.
+    is_asleep: bool,
     /// Why nothing can be written any more, until the session is told.
     broken: Option<io::Error>,
     /// When a finished session is given up, and when one on a broken stream is told.
@@ -89,6 +91,7 @@ impl Pump {
             timer_at: None,
             reading: true,
             writing: true,
+            is_asleep: false,
             broken: None,
             linger_until: None,
         }
@@ -100,9 +103,16 @@ impl Pump {
         &self.stream
     }
 
+    /// Whether the last [`Pump::poll`] did all there was to do, rather than let others have a turn.
+    #[must_use]
+    pub const fn is_asleep(&self) -> bool {
+        self.is_asleep
+    }
+
     /// Runs the session until it has nothing to do but wait. Ready once it is finished and
     /// everything it had to say was sent or cannot be.
     pub fn poll(&mut self, cx: &mut Context<'_>, session: &mut dyn Driven) -> Poll<()> {
+        self.is_asleep = false;
         // Also while bytes never stop coming.
         let now = self.clock.now();
         if session.poll_timeout().is_some_and(|at| at <= now) {
@@ -120,6 +130,7 @@ impl Pump {
             }
             let read = self.read(cx, session, now);
             if !worked && !wrote && !read && !self.time_out(cx, session) {
+                self.is_asleep = true;
                 return Poll::Pending;
             }
         }

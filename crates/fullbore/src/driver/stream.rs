@@ -99,6 +99,19 @@ impl Stream {
         }
     }
 
+    /// Size of the socket's send buffer as it is now; `None` where the stream is no socket.
+    #[must_use]
+    pub fn send_buffer(&self) -> Option<u64> {
+        match self {
+            Self::Socket(duplex) => {
+                let fd = &duplex.0.get_ref().0;
+                let size = rustix::net::sockopt::socket_send_buffer_size(fd).ok()?;
+                u64::try_from(size).ok()
+            }
+            Self::Child(_) | Self::Tunnel(_) => None,
+        }
+    }
+
     /// Reads once into `buf`, which is not empty. `Ok(0)` is the end of the stream.
     pub fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         match self {

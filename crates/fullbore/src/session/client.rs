@@ -180,6 +180,11 @@ impl ClientSession {
         Some(&mut self.lanes[i].client)
     }
 
+    /// The SFTP clients of all lanes.
+    pub fn lanes(&self) -> impl Iterator<Item = (ChannelId, &Client)> {
+        self.lanes.iter().map(|lane| (lane.ch, &lane.client))
+    }
+
     /// Why a lane is over.
     #[must_use]
     pub fn lane_error(&self, ch: ChannelId) -> Option<&LaneError> {

@@ -25,6 +25,12 @@ impl TokenBucket {
         }
     }
 
+    /// Bytes a second.
+    #[must_use]
+    pub const fn rate(&self) -> u64 {
+        self.bytes_per_second
+    }
+
     fn burst(bytes_per_second: u64) -> u64 {
         (bytes_per_second / 10).max(1)
     }

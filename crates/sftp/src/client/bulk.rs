@@ -212,6 +212,12 @@ impl Bulks {
         Some(bulk)
     }
 
+    /// Whether a download is under way.
+    pub(super) fn is_any_reading(&self) -> bool {
+        let mut bulks = self.places.iter().filter_map(|(_, bulk)| bulk.as_ref());
+        bulks.any(|bulk| !bulk.done && matches!(bulk.direction, Direction::Get(_)))
+    }
+
     /// Transfers not yet taken by the caller.
     pub(super) const fn len(&self) -> usize {
         self.places.len() - self.free.len()

@@ -205,6 +205,12 @@ impl Client {
         !self.queue.is_empty() || !self.ready.is_empty()
     }
 
+    /// Whether a transfer reads. O(transfers).
+    #[must_use]
+    pub fn is_reading(&self) -> bool {
+        self.bulks.is_any_reading()
+    }
+
     /// Sets how many bytes of READs and WRITEs may be unanswered at once, from now on. What is
     /// outstanding already stays so. One request is always allowed.
     pub const fn set_outstanding_bytes_max(&mut self, bytes: u64) {

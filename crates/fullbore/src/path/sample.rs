@@ -1,0 +1,87 @@
+//! What is counted: one reading of everything that the verdict rests on.
+
+use std::time::Duration;
+
+use fullbore_base::Instant;
+
+use super::waits::WaitTimes;
+use crate::driver::tcp_info::TcpInfo;
+
+/// Processor time of the thread that moves the connection's bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadTimes {
+    /// Time running.
+    pub running: Duration,
+    /// Time ready to run, waiting for a processor; zero where the kernel does not tell.
+    pub waiting: Duration,
+}
+
+/// Time spent in reads and writes of this machine's files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskTimes {
+    /// In reads.
+    pub reading: Duration,
+    /// In writes.
+    pub writing: Duration,
+}
+
+/// The state of a connection's lanes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaneFacts {
+    /// Lanes with something under way.
+    pub busy: usize,
+    /// Their channels' largest credit seen, together: what the peer lets be in flight.
+    pub remote_window: u64,
+    /// What we let the peer have in flight on them, together.
+    pub local_window: u64,
+    /// That is less than the path wants, because all channels of the process share a budget.
+    pub is_budget_spent: bool,
+    /// Bytes of READs and WRITEs without a reply.
+    pub outstanding_bytes: u64,
+    /// How many there may be.
+    pub outstanding_bytes_max: u64,
+    /// Requests without a reply.
+    pub outstanding_count: usize,
+    /// Replies so far, those of lanes that are closed included.
+    pub replies: u64,
+}
+
+/// One reading. Times and counts are totals since the connection was made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sample {
+    /// When.
+    pub at: Instant,
+    /// What the connection's task slept for.
+    pub waits: WaitTimes,
+    /// Its thread.
+    pub thread: ThreadTimes,
+    /// Its files.
+    pub disk: DiskTimes,
+    /// Bytes of channels sent.
+    pub sent: u64,
+    /// Bytes of channels received.
+    pub received: u64,
+    /// The round-trip time, smoothed, as the engine knows it.
+    pub rtt: Option<Duration>,
+    /// The last answer to a ping, from end to end: whatever stood in front of it counts.
+    pub pong: Option<Duration>,
+    /// How long nothing has come from the peer, while something was awaited.
+    pub quiet: Duration,
+    /// The lanes.
+    pub lanes: LaneFacts,
+    /// The user's limit in bytes per second.
+    pub rate_limit: Option<u64>,
+    /// Size of the socket's send buffer.
+    pub send_buffer: Option<u64>,
+    /// The kernel's TCP, where the connection is one of its own.
+    pub tcp: Option<TcpInfo>,
+}
+
+impl Sample {
+    /// The round-trip time that the path has now: TCP's measurement is of the path alone.
+    #[must_use]
+    pub fn path_rtt(&self) -> Option<Duration> {
+        let of_tcp = self.tcp.map(|tcp| tcp.rtt).filter(|rtt| !rtt.is_zero());
+        of_tcp.or(self.rtt).or(self.pong)
+    }
+}
