@@ -345,11 +345,11 @@ impl Task<'_> {
     /// Wakes who waits for room on a lane that has some.
     fn offer_room(&mut self) {
         let State { session, lanes, .. } = &mut *self.state;
-        for (ch, lane) in &mut lanes.0 {
+        for (ch, lane) in lanes.by_id_mut() {
             if lane.room.is_empty() {
                 continue;
             }
-            if let Some(client) = session.lane(*ch)
+            if let Some(client) = session.lane(ch)
                 && client.has_room()
             {
                 // A reply leads to another turn.

@@ -136,6 +136,10 @@ impl Lanes {
         })
     }
 
+    pub(super) fn by_id_mut(&mut self) -> impl Iterator<Item = (ChannelId, &mut LaneState)> {
+        self.states.iter_mut().map(|(ch, state)| (*ch, state))
+    }
+
     pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut LaneState> {
         self.states.values_mut()
     }
