@@ -376,31 +376,22 @@ impl fmt::Display for Limit {
         match *self {
             Self::PeerWindow {
                 window,
-                lanes: 0 | 1,
-                flow,
-            } => write!(f, "the server's {} window: {flow}", binary_bytes(window)),
-            Self::PeerWindow {
-                window,
                 lanes,
                 flow,
-            } => {
-                let window = binary_bytes(window);
-                write!(
-                    f,
-                    "the server's windows, {window} on {lanes} channels: {flow}"
-                )
-            }
+            } => write_peer_window(f, window, lanes, flow),
             Self::CreditBudget {
                 window,
                 is_budget_spent,
                 flow,
             } => {
-                let why = if is_budget_spent {
-                    " (all that the memory budget leaves)"
-                } else {
-                    ""
-                };
-                write!(f, "our {} window{why}: {flow}", binary_bytes(window))
+                let window = binary_bytes(window);
+                match is_budget_spent {
+                    true => write!(
+                        f,
+                        "our {window} window (all that the memory budget leaves): {flow}"
+                    ),
+                    false => write!(f, "our {window} window: {flow}"),
+                }
             }
             Self::RequestsOutstanding {
                 bytes: 0,
@@ -415,46 +406,59 @@ impl fmt::Display for Limit {
                     End::Local => "our",
                     End::Remote => "the server's",
                 };
-                let size = window.map(|w| format!("{} ", binary_bytes(w)));
-                let size = size.unwrap_or_default();
-                write!(f, "{whose} {size}TCP receive window: {flow}")
+                write!(f, "{whose} {}TCP receive window: {flow}", sized(window))
             }
             Self::TcpCongestion { lost_ppm, flow, .. } => write_congestion(f, lost_ppm, flow),
             Self::SendBuffer { bytes, flow } => {
-                let size = bytes.map(|b| format!("{} ", binary_bytes(b)));
-                let size = size.unwrap_or_default();
-                write!(f, "our {size}TCP send buffer: {flow}")
+                write!(f, "our {}TCP send buffer: {flow}", sized(bytes))
             }
             Self::Cpu { running, waiting } => write_cpu(f, running, waiting),
             Self::DiskRead { share } => {
                 write!(
                     f,
-                    "reading from this machine's disk ({}% of the time)",
+                    "reading from this machine's disk: {}% of the time",
                     percent(share)
                 )
             }
             Self::DiskWrite { share } => {
                 write!(
                     f,
-                    "writing to this machine's disk ({}% of the time)",
+                    "writing to this machine's disk: {}% of the time",
                     percent(share)
                 )
             }
-            Self::RemoteProcessing { reply_time, .. } => {
-                f.write_str("the server's program, processor or disk")?;
-                match reply_time {
-                    Some(time) => write!(f, ": it answers after {}", millis(time)),
-                    None => Ok(()),
-                }
+            Self::RemoteProcessing { reply_time, .. } => write_remote(f, reply_time),
+            Self::RemoteSilent { since, count } => {
+                let since = millis(since);
+                write!(
+                    f,
+                    "the server's silence: nothing for {since}, {count} requests wait"
+                )
             }
-            Self::RemoteSilent { since, count } => write!(
-                f,
-                "the server's silence: nothing for {}, {count} requests wait",
-                millis(since)
-            ),
             Self::RateLimit { rate } => write!(f, "the chosen limit of {}/s", decimal_bytes(rate)),
             Self::Nothing => f.write_str("nothing"),
         }
+    }
+}
+
+/// A size with a space behind it, where it is known.
+fn sized(bytes: Option<u64>) -> String {
+    bytes.map_or_else(String::new, |bytes| format!("{} ", binary_bytes(bytes)))
+}
+
+fn write_peer_window(
+    f: &mut fmt::Formatter<'_>,
+    window: u64,
+    lanes: usize,
+    flow: Flow,
+) -> fmt::Result {
+    let window = binary_bytes(window);
+    match lanes {
+        0 | 1 => write!(f, "the server's {window} window: {flow}"),
+        _ => write!(
+            f,
+            "the server's windows, {window} on {lanes} channels: {flow}"
+        ),
     }
 }
 
@@ -482,4 +486,12 @@ fn write_cpu(f: &mut fmt::Formatter<'_>, running: u16, waiting: u16) -> fmt::Res
         f,
         "this machine's processor: one thread ran {running}% of the time"
     )
+}
+
+fn write_remote(f: &mut fmt::Formatter<'_>, reply_time: Option<Duration>) -> fmt::Result {
+    f.write_str("the server's program, processor or disk")?;
+    match reply_time {
+        Some(time) => write!(f, ": it answers after {}", millis(time)),
+        None => Ok(()),
+    }
 }
