@@ -233,19 +233,26 @@ fn table(path: &Path, cells: &[&Cell]) -> Table {
                 Some(error) => error.clone(),
                 None => percent(cell.utilisation()),
             },
-            format!("{:.0}", cell.run.steady_rate() / 1e3),
+            digits(cell.run.steady_rate() / 1e3),
         ]);
     }
     table
 }
 
+/// At least two digits that say something.
 fn percent(part: f64) -> String {
-    let percent = part * 100.0;
-    if percent >= 9.95 {
-        format!("{percent:.0}%")
-    } else {
-        format!("{percent:.2}%")
+    format!("{}%", digits(part * 100.0))
+}
+
+/// 118, 17, 4.2, 0.13, 0.0016.
+fn digits(value: f64) -> String {
+    if value >= 9.95 {
+        return format!("{value:.0}");
     }
+    let leading_zeros = (-value.max(1e-9).log10()).ceil().max(0.0);
+    // At most nine, by the bound above.
+    let decimals = 1 + leading_zeros as usize;
+    format!("{value:.decimals$}")
 }
 
 fn utilisation_plot(cells: &[Cell]) -> Plot {
@@ -297,8 +304,15 @@ mod tests {
         let (four, _) = formulas(4 * 1024, &t1(), Way::OneRequest(4 * 1024));
         assert_eq!(
             (percent(sixteen), percent(four)),
-            ("17%".into(), "4.24%".into())
+            ("17%".into(), "4.2%".into())
         );
+    }
+
+    #[test]
+    fn figures_keep_two_digits_that_say_something() {
+        let shown = [1234.5, 17.2, 4.24, 0.133, 0.0016, 0.0].map(digits);
+        assert_eq!(shown[..5], ["1234", "17", "4.2", "0.13", "0.0016"]);
+        assert!(shown[5].starts_with("0.0"));
     }
 
     #[test]

@@ -178,13 +178,14 @@ impl Sampler {
         }
     }
 
-    /// Takes note of how things stand at `now`. O(1) amortised.
+    /// Takes note of how things stand at `now`, when bytes have just arrived: what comes in large
+    /// packets has no rate in between. O(1) amortised.
     fn note(&mut self, now: Instant, bytes: u64, window: u64) {
         let at = now - self.begun;
         let is_due = self
             .samples
             .last()
-            .is_none_or(|last| at >= last.at + self.every);
+            .is_none_or(|last| bytes > last.bytes && at >= last.at + self.every);
         if !is_due {
             return;
         }
