@@ -2,6 +2,7 @@
 //! randomness, patterns, networks, and the fields of
 //! SSH's messages. Nothing here does I/O.
 
+pub mod autotune;
 mod buf;
 mod escape;
 mod instant;
@@ -14,6 +15,7 @@ mod timers;
 mod wildcard;
 pub mod wire;
 
+pub use autotune::{Autotune, PathRtt};
 pub use buf::{ByteQueue, RxBuf, TxBuf};
 pub use escape::escape_for_display;
 pub use instant::Instant;

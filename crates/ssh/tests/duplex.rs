@@ -30,8 +30,8 @@ fn total() -> u64 {
 fn config(window: u32) -> ClientConfig {
     let mut config = client_config();
     config.auth.user = user();
-    config.connection.local_window = window;
-    config.connection.windows_max = u32::MAX;
+    config.connection.local_window = Some(window);
+    config.connection.windows_max = u64::MAX;
     config
 }
 
@@ -59,8 +59,8 @@ fn ours_with_ours() {
         let port = listener.local_addr().unwrap().port();
         let server = std::thread::spawn(move || {
             let mut config = server_config();
-            config.connection.local_window = window;
-            config.connection.windows_max = u32::MAX;
+            config.connection.local_window = Some(window);
+            config.connection.windows_max = u64::MAX;
             let mut node = server_node(config, Server::new(welcome), 512 << 10);
             let (mut stream, _) = listener.accept().unwrap();
             // Until the client has gone: a socket that is closed with bytes unread in it resets.

@@ -10,7 +10,7 @@ use common::*;
 use fullbore_base::{Instant, Outlet};
 use fullbore_ssh::config::PAYLOAD_BYTES_MAX;
 use fullbore_ssh::connection::{
-    CHANNELS_MAX, CONTROL_BYTES_MAX, EARLY_MESSAGES_MAX, LOCAL_WINDOW_MIN,
+    CHANNELS_MAX, CONTROL_BYTES_MAX, EAGER_BYTES_MAX, EARLY_MESSAGES_MAX, LOCAL_WINDOW_MIN,
 };
 use fullbore_ssh::error::{Error, PeerMisbehaved};
 use fullbore_ssh::msg::*;
@@ -21,7 +21,7 @@ const WINDOW: u32 = 64 * 1024;
 /// A server with a session of the raw client on it, numbers 0 and 5, that reads or does not.
 fn session(reads: bool) -> (Raw, Node<Server>) {
     let mut config = server_config();
-    config.connection.local_window = WINDOW;
+    config.connection.local_window = Some(WINDOW);
     let mut node = server_node(config, Server::new(welcome), 256 * 1024);
     let mut raw = Raw::client();
     raw.log_in(&mut node);
@@ -319,8 +319,8 @@ fn channels_beyond_the_limit_are_refused_and_the_rest_live() {
 fn the_windows_of_all_channels_together_are_bounded() {
     const MIB: u32 = 1 << 20;
     let mut config = server_config();
-    config.connection.local_window = 8 * MIB;
-    config.connection.windows_max = 16 * MIB;
+    config.connection.local_window = Some(8 * MIB);
+    config.connection.windows_max = u64::from(16 * MIB);
     let mut node = server_node(config, Server::new(welcome), 256 * 1024);
     let mut raw = Raw::client();
     raw.log_in(&mut node);
@@ -334,13 +334,15 @@ fn the_windows_of_all_channels_together_are_bounded() {
         .filter(|m| m[0] == SSH_MSG_CHANNEL_OPEN_CONFIRMATION)
         .map(|m| u32::from_be_bytes(m[9..13].try_into().unwrap()))
         .collect();
-    assert_eq!(windows.len(), CHANNELS_MAX);
     assert_eq!(windows[..4], [8 * MIB, 4 * MIB, 2 * MIB, MIB]);
     assert!(windows.iter().all(|window| *window >= LOCAL_WINDOW_MIN));
-    let sum: u32 = windows.iter().sum();
-    assert!(sum <= 16 * MIB + u32::try_from(CHANNELS_MAX).unwrap() * LOCAL_WINDOW_MIN);
+    assert!(windows.iter().sum::<u32>() <= 16 * MIB);
+    assert_eq!(
+        windows.len() + raw.count(SSH_MSG_CHANNEL_OPEN_FAILURE),
+        CHANNELS_MAX
+    );
     // A channel that ends leaves its share to the next.
-    for id in 1..u32::try_from(CHANNELS_MAX).unwrap() {
+    for id in 1..u32::try_from(windows.len()).unwrap() {
         raw.send(&plain(SSH_MSG_CHANNEL_CLOSE, id));
     }
     raw.exchange(&mut node);
@@ -349,6 +351,28 @@ fn the_windows_of_all_channels_together_are_bounded() {
     raw.exchange(&mut node);
     let confirmed = raw.expect(SSH_MSG_CHANNEL_OPEN_CONFIRMATION);
     assert_eq!(confirmed[9..13], (4 * MIB).to_be_bytes());
+}
+
+#[test]
+fn channels_for_which_there_is_no_memory_are_refused_and_idle_ones_hold_little() {
+    const SHARE: u64 = 16 << 20;
+    let mut config = server_config();
+    config.connection.windows_max = SHARE;
+    let mut node = server_node(config, Server::new(welcome), 256 * 1024);
+    let mut raw = Raw::client();
+    raw.log_in(&mut node);
+    for id in 0..u32::try_from(CHANNELS_MAX).unwrap() {
+        raw.send(&open_session(100 + id, 1000, 1000));
+    }
+    raw.exchange(&mut node);
+    let accepted = (SHARE / u64::from(LOCAL_WINDOW_MIN)) as usize;
+    assert_eq!(raw.count(SSH_MSG_CHANNEL_OPEN_CONFIRMATION), accepted);
+    assert_eq!(node.conn.channel_count(), accepted);
+    for ch in node.conn.channels() {
+        let windows = node.conn.channel_windows(Instant::ZERO, ch).unwrap();
+        assert_eq!(windows.local_outstanding, EAGER_BYTES_MAX);
+    }
+    assert!(node.conn.windows_use().held <= SHARE);
 }
 
 #[test]

@@ -149,7 +149,7 @@ fn many_channels_share_a_connection_with_sshd() {
     };
     let mut config = client_config();
     config.auth.user = user();
-    config.connection.local_window = 100_000;
+    config.connection.local_window = Some(100_000);
     let plan = |_| (Ask::Exec("cat".to_owned()), Flow::new(3_000_000));
     let app = Client::new(vec![key_attempt(2, false)], (0..8).map(plan).collect());
     let conn = Connection::client(Arc::new(config), provider(1), Instant::ZERO);

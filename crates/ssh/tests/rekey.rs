@@ -23,8 +23,8 @@ fn exchanges(seed: u64, client_bytes: u64, server_bytes: u64, total: u64) -> usi
     let (mut client, mut server) = (client_config(), server_config());
     client.transport.rekey.bytes = client_bytes;
     server.transport.rekey.bytes = server_bytes;
-    client.connection.local_window = 1 << 20;
-    server.connection.local_window = 300_000;
+    client.connection.local_window = Some(1 << 20);
+    server.connection.local_window = Some(300_000);
     let count = Arc::new(AtomicUsize::new(0));
     let now = Instant::ZERO;
     let plan = || (Ask::Exec(format!("flow {total} 1")), Flow::new(total));

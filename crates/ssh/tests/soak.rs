@@ -21,7 +21,17 @@ fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
 
 fn connection(rng: &mut Rng) -> ConnectionConfig {
     ConnectionConfig {
-        local_window: pick(rng, &[32 << 10, 50_000, 300_000, 1 << 20, 8 << 20]),
+        local_window: pick(
+            rng,
+            &[
+                None,
+                Some(32 << 10),
+                Some(50_000),
+                Some(300_000),
+                Some(1 << 20),
+                Some(8 << 20),
+            ],
+        ),
         local_maxpacket: pick(rng, &[100, 1000, 32 << 10, 100_000, 256 << 10]),
         eager: rng.one_in(2),
         keepalive_interval: rng.one_in(2).then_some(Duration::from_secs(1)),
@@ -64,7 +74,11 @@ fn expected(ask: &Ask, bytes: u64) -> u64 {
     }
 }
 
-fn check(pair: &TestPair, windows: (u32, u32), seed: u64) {
+fn check(pair: &TestPair, windows: (Option<u32>, Option<u32>), seed: u64) {
+    let windows = (windows.0.unwrap_or(u32::MAX), windows.1.unwrap_or(u32::MAX));
+    for conn in [&pair.a.conn, &pair.b.conn] {
+        assert!(conn.windows_use().held <= conn.windows_max(), "seed {seed}");
+    }
     for conn in [&pair.a.conn, &pair.b.conn] {
         assert_eq!(conn.error(), None, "seed {seed}");
         let control_max = CONTROL_BYTES_MAX + PAYLOAD_BYTES_MAX;

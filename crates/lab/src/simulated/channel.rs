@@ -58,8 +58,8 @@ impl Policy {
             Self::Adaptive => return default,
         };
         ConnectionConfig {
-            local_window: window,
-            windows_max: default.windows_max.max(window),
+            local_window: Some(window),
+            windows_max: default.windows_max.max(u64::from(window)),
             ..default
         }
     }

@@ -1,6 +1,7 @@
 //! What a channel received and nobody has consumed.
 
-use super::window::LocalWindow;
+use super::autotune::Policy;
+use super::window::{LocalWindow, Stopwatch};
 use crate::error::PeerMisbehaved;
 use fullbore_base::ByteQueue;
 
@@ -18,6 +19,10 @@ pub(crate) enum Stream {
 #[derive(Debug)]
 pub(crate) struct Input {
     pub(crate) window: LocalWindow,
+    /// How large the window should be.
+    pub(crate) policy: Policy,
+    /// Time that the channel was due credit which the budget did not have.
+    pub(crate) starved: Stopwatch,
     data: ByteQueue,
     stderr: ByteQueue,
     /// EOF came.
@@ -27,12 +32,14 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    pub(crate) const fn new(local_window: u32) -> Self {
+    pub(crate) fn new(local_window: u32, policy: Policy) -> Self {
         // The window is what bounds the backlogs: it refuses an overrun before a byte is queued,
         // and may grow with its target.
         let limit = u32::MAX as usize;
         Self {
             window: LocalWindow::new(local_window),
+            policy,
+            starved: Stopwatch::default(),
             data: ByteQueue::new(limit),
             stderr: ByteQueue::new(limit),
             is_eof: false,

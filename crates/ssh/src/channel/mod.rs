@@ -3,6 +3,7 @@
 //! Owns what belongs to a single channel and the rules of its states. Does not own the table of
 //! channels, the order in which they send, or packets (all `connection`).
 
+pub mod autotune;
 mod id;
 mod input;
 mod messages;
@@ -18,6 +19,7 @@ pub(crate) use output::{Exit, Output};
 pub(crate) use pending::{Pending, Signs};
 pub use request::{ChannelRequest, ExitSignal, TerminalSize};
 
+use autotune::Policy;
 use request::Requests;
 use window::RemoteWindow;
 
@@ -101,12 +103,12 @@ pub(crate) struct Listed {
 }
 
 impl Channel {
-    pub(crate) fn new(id: ChannelId, state: State, local_window: u32) -> Self {
+    pub(crate) fn new(id: ChannelId, state: State, local_window: u32, policy: Policy) -> Self {
         Self {
             id,
             state,
             remote: None,
-            input: Input::new(local_window),
+            input: Input::new(local_window, policy),
             output: Output::default(),
             requests: Requests::default(),
             pending: Pending::default(),

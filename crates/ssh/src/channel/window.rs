@@ -11,6 +11,10 @@ use std::time::Duration;
 /// this is topped up in such steps. Ours: one adjust of 14 bytes per MiB costs nothing.
 pub const ADJUST_BYTES_MAX: u32 = 1024 * 1024;
 
+/// Least credit that is given alone while the budget has no more, an eighth of the smallest window: many
+/// tiny adjusts would cost more than they bring.
+pub const ADJUST_BYTES_MIN: u32 = 32 * 1024;
+
 /// What the peer may send: credit it holds, bytes it sent that nobody consumed, and the target that
 /// the two add up to.
 ///
@@ -45,6 +49,19 @@ impl LocalWindow {
             outstanding: 0,
             unread: 0,
         }
+    }
+
+    /// Bytes received and not consumed.
+    #[must_use]
+    pub const fn unread(&self) -> u32 {
+        self.unread
+    }
+
+    /// What the peer has taken up of our memory, or may: credit and unread bytes.
+    #[must_use]
+    pub const fn held(&self) -> u32 {
+        // No overflow: together they never exceed a target.
+        self.outstanding + self.unread
     }
 
     /// The policy's whole interface: how many bytes may be on their way and unread together. Credit
@@ -105,14 +122,21 @@ impl LocalWindow {
     }
 
     const fn grantable(&self) -> u32 {
-        // Neither sum overflows: credit and unread bytes together never exceed a target.
-        self.target.saturating_sub(self.outstanding + self.unread)
+        self.target.saturating_sub(self.held())
     }
 
-    /// Credit to give now: the whole difference to the target, in one adjust.
+    /// Credit to give now: the whole difference to the target, in one adjust, but at most `room`. 0
+    /// when `room` is too little to be worth one.
     #[must_use]
-    pub const fn take_adjust(&mut self) -> u32 {
-        let grant = self.grantable();
+    pub const fn take_adjust(&mut self, room: u32) -> u32 {
+        let grantable = self.grantable();
+        let grant = if grantable <= room {
+            grantable
+        } else if room >= ADJUST_BYTES_MIN {
+            room
+        } else {
+            0
+        };
         self.outstanding += grant;
         grant
     }
@@ -128,8 +152,48 @@ pub struct RemoteWindow {
     /// Bytes sent ahead of the credit for them, which the next adjusts pay. Zero unless `window` is.
     owed: u32,
     maxpacket: u32,
-    limited_since: Option<Instant>,
-    limited: Duration,
+    limited: Stopwatch,
+}
+
+/// Time in a state that comes and goes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stopwatch {
+    since: Option<Instant>,
+    before: Duration,
+}
+
+impl Stopwatch {
+    /// The state holds from `now` on, if it did not already.
+    pub const fn start(&mut self, now: Instant) {
+        if self.since.is_none() {
+            self.since = Some(now);
+        }
+    }
+
+    /// The state is over.
+    pub fn stop(&mut self, now: Instant) {
+        if let Some(since) = self.since.take() {
+            self.before += now - since;
+        }
+    }
+
+    /// Whether the state holds.
+    #[must_use]
+    pub const fn is_running(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// Time of the stretches that are over.
+    #[must_use]
+    pub const fn before(&self) -> Duration {
+        self.before
+    }
+
+    /// Time up to `now`, with the stretch that runs.
+    #[must_use]
+    pub fn total(&self, now: Instant) -> Duration {
+        self.before + self.since.map_or(Duration::ZERO, |since| now - since)
+    }
 }
 
 impl RemoteWindow {
@@ -146,8 +210,10 @@ impl RemoteWindow {
             window_peak: window,
             owed: 0,
             maxpacket,
-            limited_since: None,
-            limited: Duration::ZERO,
+            limited: Stopwatch {
+                since: None,
+                before: Duration::ZERO,
+            },
         })
     }
 
@@ -181,10 +247,8 @@ impl RemoteWindow {
             .checked_add(credit - paid)
             .ok_or(PeerMisbehaved::WindowOverflow)?;
         self.window_peak = self.window_peak.max(self.window);
-        if self.window > 0
-            && let Some(since) = self.limited_since.take()
-        {
-            self.limited += now - since;
+        if self.window > 0 {
+            self.limited.stop(now);
         }
         Ok(())
     }
@@ -210,24 +274,19 @@ impl RemoteWindow {
 
     /// Takes note that bytes wait for credit alone since `now`.
     pub const fn on_limited(&mut self, now: Instant) {
-        if self.limited_since.is_none() {
-            self.limited_since = Some(now);
-        }
+        self.limited.start(now);
     }
 
     /// Time of finished waits for credit alone.
     #[must_use]
     pub const fn limited_before(&self) -> Duration {
-        self.limited
+        self.limited.before()
     }
 
     /// Time that bytes waited for credit alone, up to `now`.
     #[must_use]
     pub fn limited(&self, now: Instant) -> Duration {
-        self.limited
-            + self
-                .limited_since
-                .map_or(Duration::ZERO, |since| now - since)
+        self.limited.total(now)
     }
 }
 
@@ -244,7 +303,7 @@ mod tests {
         assert!(!window.is_due());
         window.on_consumed(1);
         assert!(window.is_due());
-        assert_eq!(window.take_adjust(), 8 * 1024);
+        assert_eq!(window.take_adjust(u32::MAX), 8 * 1024);
         assert_eq!(window.outstanding(), 32 * 1024);
         assert!(!window.is_due());
     }
@@ -265,10 +324,10 @@ mod tests {
         assert!(!window.is_due());
         window.on_received(950).expect("within the window");
         window.on_consumed(950);
-        assert_eq!(window.take_adjust(), 50);
+        assert_eq!(window.take_adjust(u32::MAX), 50);
         window.set_target(4000);
         assert!(window.is_due());
-        assert_eq!(window.take_adjust(), 3900);
+        assert_eq!(window.take_adjust(u32::MAX), 3900);
     }
 
     #[test]
@@ -289,6 +348,19 @@ mod tests {
         window.take(1500);
         window.on_adjust(now, 1400).expect("within range");
         assert_eq!((window.window(), window.window_peak()), (1900, 2000));
+    }
+
+    #[test]
+    fn less_room_gives_less_credit_and_too_little_gives_none() {
+        let mut window = LocalWindow::new(8 * ADJUST_BYTES_MIN);
+        window
+            .on_received(4 * ADJUST_BYTES_MIN as usize)
+            .expect("within the window");
+        window.on_consumed(4 * ADJUST_BYTES_MIN as usize);
+        assert_eq!(window.take_adjust(ADJUST_BYTES_MIN - 1), 0);
+        assert_eq!(window.take_adjust(ADJUST_BYTES_MIN), ADJUST_BYTES_MIN);
+        assert_eq!(window.held(), 5 * ADJUST_BYTES_MIN);
+        assert_eq!(window.take_adjust(u32::MAX), 3 * ADJUST_BYTES_MIN);
     }
 
     #[test]

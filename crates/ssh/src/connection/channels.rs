@@ -22,13 +22,13 @@ impl Connection {
 
     /// Takes `n` bytes from the front of [`Connection::readable`] (all, when it has fewer): the peer
     /// may send as many again.
-    pub fn consume(&mut self, _now: Instant, ch: ChannelId, n: usize) {
-        self.consume_stream(ch, Stream::Data, n);
+    pub fn consume(&mut self, now: Instant, ch: ChannelId, n: usize) {
+        self.consume_stream(now, ch, Stream::Data, n);
     }
 
     /// As [`Connection::consume`], of the error stream.
-    pub fn consume_stderr(&mut self, _now: Instant, ch: ChannelId, n: usize) {
-        self.consume_stream(ch, Stream::Stderr, n);
+    pub fn consume_stderr(&mut self, now: Instant, ch: ChannelId, n: usize) {
+        self.consume_stream(now, ch, Stream::Stderr, n);
     }
 
     pub(super) fn lent_to(&self, slot: usize, stream: Stream) -> Option<Lent> {
@@ -46,22 +46,24 @@ impl Connection {
         }
     }
 
-    fn consume_stream(&mut self, ch: ChannelId, stream: Stream, n: usize) {
+    fn consume_stream(&mut self, now: Instant, ch: ChannelId, stream: Stream, n: usize) {
         let slot = ch.slot as usize;
         let lent = self.lent_to(slot, stream);
         let Some(channel) = self.table.by_id_mut(ch) else {
             return;
         };
-        if let Some(lent) = lent {
+        let n = if let Some(lent) = lent {
             let n = n.min(lent.end - lent.start);
             channel.input.window.on_consumed(n);
             let start = lent.start + n;
             self.lent = (start < lent.end).then_some(Lent { start, ..lent });
+            n
         } else {
             let n = n.min(channel.input.backlog(stream).len());
             channel.input.consume(stream, n);
-        }
-        self.list_adjust_if_due(slot);
+            n
+        };
+        self.on_consumed(now, slot, n);
         self.finish_if_closed(slot);
     }
 
@@ -88,22 +90,6 @@ impl Connection {
         {
             self.table.list_adjust(slot);
         }
-    }
-
-    /// Sets how many bytes the peer may have on their way and unread on the channel: the interface of
-    /// a policy that follows the path. More is granted at once; less is reached by granting less.
-    ///
-    /// # Errors
-    /// `ApiMisuse::NoSuchChannel`.
-    pub fn set_local_window(&mut self, ch: ChannelId, target: u32) -> Result<(), Error> {
-        self.alive()?;
-        let channel = self.table.by_id_mut(ch).ok_or_else(no_channel)?;
-        channel
-            .input
-            .window
-            .set_target(target.max(super::EAGER_BYTES_MAX));
-        self.list_adjust_if_due(ch.slot as usize);
-        Ok(())
     }
 
     /// Credit the channel holds from the peer, and the longest data field the peer takes; `None`
@@ -186,6 +172,7 @@ impl Connection {
             self.settle_lent();
         }
         self.table.listed(slot).input.discard();
+        self.has_windows_changed = true;
         self.list_adjust_if_due(slot);
         self.finish_if_closed(slot);
         Ok(())

@@ -42,20 +42,42 @@ pub const MAXPACKET_OTHERS: u32 = 32 * 1024;
 /// The longest data field in one message, sent or received: one SFTP block with its header.
 pub const MAXPACKET_MAX: u32 = 256 * 1024;
 
-/// The least window of a channel, whatever is left of [`ConnectionConfig::windows_max`]: 8/7 of the
-/// longest message, so that it can be waited for whole.
+/// What every channel can count on, whatever others take of [`ConnectionConfig::windows_max`]: 8/7 of the
+/// longest message, so that it can be waited for whole. Kept free for it from its opening to its end; a
+/// channel for which there is not so much is refused.
 pub const LOCAL_WINDOW_MIN: u32 = 300 * 1024;
+
+/// The target of a window that follows the path, from the first byte consumed until a round trip has
+/// been seen, and after an idle time. A new TCP connection needs seven round trips to send so much in
+/// one (RFC 6928: 10 segments, doubled); by then the target has followed.
+pub const LOCAL_WINDOW_START: u32 = 1024 * 1024;
+
+/// How much of what is free one channel may hold, besides [`LOCAL_WINDOW_MIN`]: 8 times as much as stays
+/// free. One alone gets 8/9 of all, two get 8/17 each, ...: none more than any other that wants as
+/// much, and the next finds something (dynamic thresholds: Choudhury and Hahne, 1998).
+pub const FREE_SHARE: u64 = 8;
+
+/// Shortest time between pings that are sent to measure the round trip for the windows.
+pub const RTT_SPACING: Duration = Duration::from_millis(100);
+
+/// For how long a round-trip time told by the driver is believed; pings measure it afterwards.
+pub const RTT_TOLD_VALID: Duration = Duration::from_secs(2);
 
 /// What both roles tell the connection layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionConfig {
-    /// Bytes that the peer may have on their way and unread on each channel (see
-    /// [`LocalWindow`](crate::channel::window::LocalWindow)). At least [`EAGER_BYTES_MAX`], and
-    /// 8/7 of the longest message that the application waits to see whole.
-    pub local_window: u32,
-    /// What the windows of all channels add up to at most: a new channel gets half of what is left,
-    /// or [`LOCAL_WINDOW_MIN`] when that is more. The first gets `local_window`.
-    pub windows_max: u32,
+    /// `None`: the window of each channel follows the path. A client's starts at
+    /// [`LOCAL_WINDOW_START`], a server's at [`EAGER_BYTES_MAX`] until the first byte was consumed.
+    ///
+    /// `Some`: the bytes that the peer may have on their way and unread on each channel (see
+    /// [`LocalWindow`](crate::channel::window::LocalWindow)), as most implementations do it; for
+    /// comparisons. At least [`EAGER_BYTES_MAX`], and 8/7 of the longest message that the application
+    /// waits to see whole.
+    pub local_window: Option<u32>,
+    /// What the peer may have on its way and unread on all channels together. Divided by
+    /// [`FREE_SHARE`]; a fixed window gets at most half of what is left when its channel opens. See
+    /// [`Connection::set_windows_max`](super::Connection::set_windows_max).
+    pub windows_max: u64,
     /// Longest data field of a message that a fullbore peer may send; up to [`MAXPACKET_MAX`], and
     /// for a server at least [`EAGER_MAXPACKET`]. Others are told at most [`MAXPACKET_OTHERS`].
     pub local_maxpacket: u32,
@@ -82,10 +104,9 @@ pub struct ConnectionConfig {
 impl Default for ConnectionConfig {
     fn default() -> Self {
         Self {
-            // 320 Mbit/s x 200 ms. A consumer that keeps up never lets it fill memory.
-            local_window: 8 * 1024 * 1024,
-            // Eight channels at their full window.
-            windows_max: 64 * 1024 * 1024,
+            local_window: None,
+            // Twice 10 Gbit/s x 100 ms, for a connection that nobody set a share for.
+            windows_max: 256 * 1024 * 1024,
             local_maxpacket: MAXPACKET_MAX,
             channels_max: CHANNELS_MAX,
             login_timeout: Some(Duration::from_secs(120)),
@@ -101,7 +122,7 @@ impl Default for ConnectionConfig {
 impl ConnectionConfig {
     /// The values in force: out-of-range ones are moved to their limit.
     pub(crate) fn clamped(mut self, is_server: bool) -> Self {
-        self.local_window = self.local_window.max(EAGER_BYTES_MAX);
+        self.local_window = self.local_window.map(|bytes| bytes.max(EAGER_BYTES_MAX));
         let maxpacket_min = if is_server { EAGER_MAXPACKET } else { 1 };
         self.local_maxpacket = self.local_maxpacket.clamp(maxpacket_min, MAXPACKET_MAX);
         self.channels_max = self.channels_max.clamp(1, CHANNELS_MAX);

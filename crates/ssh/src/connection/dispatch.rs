@@ -1,6 +1,6 @@
 //! What arrives: one handler for each message above the transport's.
 
-use super::{Connection, EARLY_MESSAGES_MAX, Lent};
+use super::{Connection, EARLY_MESSAGES_MAX, LOCAL_WINDOW_MIN, Lent};
 use crate::channel::request::{ChannelRequest, Incoming, read_exit_status};
 use crate::channel::{ExitSignal, Signs, State, Stream};
 use crate::error::{Error, PeerMisbehaved};
@@ -150,6 +150,9 @@ impl Connection {
         self.admit(slot, len)?;
         if len == 0 {
             return Ok(());
+        }
+        if self.table.listed(slot).input.window.target() < LOCAL_WINDOW_MIN {
+            self.on_first_data(slot);
         }
         let channel = self.table.listed(slot);
         if channel.output.close.is_asked_here() {

@@ -206,7 +206,7 @@ impl Connection {
             return Err(Error::PeerMisbehaved(PeerMisbehaved::UnexpectedReply));
         };
         match awaited {
-            Awaited::Keepalive { sent: Some(sent) } => self.on_rtt_sample(now - sent),
+            Awaited::Keepalive { sent: Some(sent) } => self.on_rtt_sample(now, now - sent),
             Awaited::Keepalive { sent: None } => {}
             Awaited::Proofs(blobs) => {
                 self.globals.proved = if ok {

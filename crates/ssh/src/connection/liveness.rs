@@ -1,11 +1,11 @@
 //! Is the peer there, and how far away: login deadline, keepalives, pings; all timers in one table.
 
 use super::global::Awaited;
-use super::{Connection, ConnectionConfig, Event};
+use super::{Connection, ConnectionConfig, Event, RTT_SPACING, RTT_TOLD_VALID};
 use crate::error::{Closed, Error, PeerMisbehaved};
 use crate::msg::SSH2_MSG_PING;
 use crate::wire::Put;
-use fullbore_base::{Instant, Timers};
+use fullbore_base::{Instant, PathRtt, Timers};
 use std::time::Duration;
 
 /// The timers above the transport's.
@@ -14,9 +14,10 @@ enum Timer {
     Login,
     Keepalive,
     Ping,
+    Idle,
 }
 
-const TIMERS: usize = 3;
+const TIMERS: usize = 4;
 
 /// What is known of the peer's presence.
 #[derive(Debug)]
@@ -37,7 +38,11 @@ pub(super) struct Liveness {
     pings: u64,
     /// How long the answer to the last ping took, from end to end.
     pong: Option<Duration>,
-    srtt: Option<Duration>,
+    pub(super) rtt: PathRtt,
+    /// When the windows may next have the round trip measured, and until when they need not: somebody
+    /// else does.
+    next_measure: Instant,
+    told_until: Instant,
 }
 
 impl Liveness {
@@ -56,7 +61,9 @@ impl Liveness {
             ping: None,
             pings: 0,
             pong: None,
-            srtt: None,
+            rtt: PathRtt::default(),
+            next_measure: now,
+            told_until: now,
         }
     }
 
@@ -87,12 +94,31 @@ impl Liveness {
     }
 
     pub(super) const fn srtt(&self) -> Option<Duration> {
-        self.srtt
+        self.rtt.smoothed()
     }
 
-    /// RFC 6298 2: the first sample is taken as it is, later ones with weight 1/8.
-    fn on_sample(&mut self, sample: Duration) {
-        self.srtt = Some(self.srtt.map_or(sample, |srtt| (srtt * 7 + sample) / 8));
+    /// A sample that was not measured here.
+    pub(super) fn on_told(&mut self, now: Instant, sample: Duration) {
+        self.rtt.on_sample(now, sample);
+        self.told_until = now + RTT_TOLD_VALID;
+    }
+
+    /// Whether the windows should have the round trip measured.
+    pub(super) fn is_rtt_due(&self, now: Instant) -> bool {
+        self.ping.is_none() && now >= self.next_measure && now >= self.told_until
+    }
+
+    pub(super) fn on_rtt_asked(&mut self, now: Instant) {
+        let spacing = self.rtt.latest().unwrap_or_default();
+        self.next_measure = now + spacing.max(RTT_SPACING);
+    }
+
+    /// Sees that idle windows are looked at by `at`.
+    pub(super) fn arm_idle(&mut self, at: Instant) {
+        // Later ones are found when it is due.
+        if self.timers.deadline(Timer::Idle as usize).is_none() {
+            self.timers.arm(Timer::Idle as usize, at);
+        }
     }
 }
 
@@ -133,17 +159,19 @@ impl Connection {
     pub(super) fn on_pong(&mut self, now: Instant, data: &[u8]) -> Result<(), Error> {
         match self.liveness.ping {
             Some((number, sent)) if data == number.to_be_bytes() => {
-                self.on_rtt_sample(now - sent);
+                self.on_rtt_sample(now, now - sent);
                 Ok(())
             }
             _ => Err(Error::PeerMisbehaved(PeerMisbehaved::UnexpectedReply)),
         }
     }
 
-    pub(super) fn on_rtt_sample(&mut self, sample: Duration) {
+    pub(super) fn on_rtt_sample(&mut self, now: Instant, sample: Duration) {
         self.liveness.ping = None;
         self.liveness.pong = Some(sample);
-        self.liveness.on_sample(sample);
+        if now >= self.liveness.told_until {
+            self.liveness.rtt.on_sample(now, sample);
+        }
         self.stats.rtt_count += 1;
     }
 
@@ -177,6 +205,9 @@ impl Connection {
             .take_due(Timer::Keepalive as usize, now)
         {
             self.on_keepalive_due(now);
+        }
+        if self.liveness.timers.take_due(Timer::Idle as usize, now) {
+            self.shrink_idle(now);
         }
         if self.liveness.timers.take_due(Timer::Ping as usize, now) {
             self.ping(now);

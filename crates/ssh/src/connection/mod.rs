@@ -20,12 +20,14 @@ mod requests;
 mod stats;
 mod table;
 mod transmit;
+mod windows;
 
 pub use config::*;
 pub use event::{Event, Transmit};
 pub use loan::Loan;
 pub use outlet::ChannelOutlet;
 pub use stats::Stats;
+pub use windows::{ChannelWindows, WindowsUse};
 
 use crate::channel::{MessageQueue, Stream};
 use crate::config::{ClientConfig, PAYLOAD_BYTES_MAX, ServerConfig};
@@ -72,6 +74,14 @@ pub struct Connection {
     /// Nothing can be sent any more either.
     is_reset: bool,
     is_closed_told: bool,
+    /// A channel is due credit that the share does not have.
+    has_starved: bool,
+    /// Bytes consumed since starved channels last asked again.
+    freed: u64,
+    /// The share was lowered below what is held.
+    is_over_share: bool,
+    /// What the windows use or want may have changed since the owner of the share looked.
+    has_windows_changed: bool,
     stats: Stats,
     /// Memory in which messages are built.
     scratch: Vec<u8>,
@@ -139,6 +149,10 @@ impl Connection {
             is_eof: false,
             is_reset: false,
             is_closed_told: false,
+            has_starved: false,
+            freed: 0,
+            is_over_share: false,
+            has_windows_changed: true,
             stats: Stats::default(),
             scratch: Vec::new(),
             config,

@@ -1,6 +1,6 @@
 //! How channels begin and end (RFC 4254 sections 5.1 and 5.3, 6.1, 7.2).
 
-use super::{Connection, LOCAL_WINDOW_MIN, MAXPACKET_OTHERS};
+use super::{Connection, MAXPACKET_OTHERS};
 use crate::channel::window::{LocalWindow, RemoteWindow};
 use crate::channel::{ChannelId, OpenFailure, Remote, Signs, State};
 use crate::error::{ApiMisuse, Error, PeerMisbehaved};
@@ -49,18 +49,6 @@ impl Connection {
         }
     }
 
-    /// The local window of the next channel: the full one while it is a small part of what all may
-    /// have, then half of what is left. Worked example, 8 of 16 MiB: 8, 4, 2, 1 MiB, ...
-    fn next_window(&self) -> u32 {
-        let window = self.config.local_window;
-        if self.table.len() == 0 {
-            return window;
-        }
-        let left = u64::from(self.config.windows_max).saturating_sub(self.table.windows());
-        let share = u32::try_from(left / 2).unwrap_or(u32::MAX);
-        window.min(share.max(LOCAL_WINDOW_MIN))
-    }
-
     fn open(&mut self, kind: &str, body: impl FnOnce(&mut Vec<u8>)) -> Result<ChannelId, Error> {
         self.alive()?;
         if self.login.is_server() {
@@ -69,8 +57,11 @@ impl Connection {
         if self.table.len() >= self.config.channels_max {
             return Err(Self::misuse(ApiMisuse::LimitReached));
         }
-        let window = self.next_window();
-        let id = self.table.insert(State::Asking, window);
+        let Some((window, policy)) = self.next_window() else {
+            return Err(Self::misuse(ApiMisuse::LimitReached));
+        };
+        let id = self.table.insert(State::Asking, window, policy);
+        self.has_windows_changed = true;
         let slot = id.slot as usize;
         let mut message = Vec::new();
         message.put_u8(SSH_MSG_CHANNEL_OPEN);
@@ -108,7 +99,8 @@ impl Connection {
         if is_session {
             reader.finish()?;
         }
-        let window = RemoteWindow::new(window, maxpacket)?;
+        let remote_window = RemoteWindow::new(window, maxpacket)?;
+        let local = self.next_window();
         let refusal = if !self.login.is_server() {
             Some((
                 OpenFailure::ADMINISTRATIVELY_PROHIBITED,
@@ -128,6 +120,11 @@ impl Connection {
             ))
         } else if self.table.len() >= self.config.channels_max {
             Some((OpenFailure::RESOURCE_SHORTAGE, "too many channels"))
+        } else if local.is_none() {
+            Some((
+                OpenFailure::RESOURCE_SHORTAGE,
+                "no memory for another channel's window",
+            ))
         } else {
             None
         };
@@ -135,11 +132,15 @@ impl Connection {
             self.refuse_open(remote_id, reason, text);
             return Ok(());
         }
-        let id = self.table.insert(State::Asked, self.next_window());
+        let Some((window, policy)) = local else {
+            return Ok(());
+        };
+        let id = self.table.insert(State::Asked, window, policy);
+        self.has_windows_changed = true;
         let slot = id.slot as usize;
         self.table.listed(slot).remote = Some(Remote {
             id: remote_id,
-            window,
+            window: remote_window,
         });
         self.asked = Some(slot);
         self.table.tell(slot, Signs::OPEN);
@@ -271,9 +272,12 @@ impl Connection {
         }
         if let Some(channel) = self.table.remove(slot) {
             self.full_requests -= usize::from(channel.requests.is_full());
+            self.has_windows_changed = true;
+            self.stats.budget_limited += channel.input.starved.before();
             if let Some(remote) = channel.remote {
                 self.stats.window_limited += remote.window.limited_before();
             }
+            self.feed_starved();
         }
     }
 

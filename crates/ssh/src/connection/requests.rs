@@ -131,7 +131,7 @@ impl Connection {
         let Some(remote_id) = channel.remote.as_ref().map(|remote| remote.id) else {
             return;
         };
-        let credit = channel.input.window.take_adjust();
+        let credit = channel.input.window.take_adjust(u32::MAX);
         if credit > 0 {
             self.scratch.clear();
             self.scratch.put_u8(SSH_MSG_CHANNEL_WINDOW_ADJUST);

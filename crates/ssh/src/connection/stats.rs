@@ -25,6 +25,8 @@ pub struct Stats {
     pub control_bytes_peak: usize,
     /// Time that bytes waited for nothing but the peer's window, on channels that are closed now.
     pub window_limited: Duration,
+    /// Time that channels that are closed now were due credit which the connection's share did not have.
+    pub budget_limited: Duration,
     /// Samples of the round-trip time.
     pub rtt_count: u64,
 }

@@ -1,5 +1,7 @@
 //! The channels of a connection, by wire number, and the rings in which they take their turns.
 
+use super::LOCAL_WINDOW_MIN;
+use crate::channel::autotune::Policy;
 use crate::channel::{Channel, ChannelId, Signs, State};
 use std::collections::VecDeque;
 
@@ -24,7 +26,7 @@ impl Table {
     }
 
     /// Adds a channel under the lowest free number. O(channels), which is bounded.
-    pub(super) fn insert(&mut self, state: State, local_window: u32) -> ChannelId {
+    pub(super) fn insert(&mut self, state: State, local_window: u32, policy: Policy) -> ChannelId {
         let slot = self
             .slots
             .iter()
@@ -38,15 +40,24 @@ impl Table {
             generation: self.next_generation,
         };
         self.next_generation = self.next_generation.wrapping_add(1);
-        self.slots[slot] = Some(Channel::new(id, state, local_window));
+        self.slots[slot] = Some(Channel::new(id, state, local_window, policy));
         self.count += 1;
         id
     }
 
-    /// What the local windows of all channels add up to. O(channels), which is bounded.
-    pub(super) fn windows(&self) -> u64 {
-        let channels = self.slots.iter().flatten();
-        channels.map(|c| u64::from(c.input.window.target())).sum()
+    /// Every channel. O(channels), which is bounded.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Channel> {
+        self.slots.iter().flatten()
+    }
+
+    /// As [`Table::iter`].
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Channel> {
+        self.slots.iter_mut().flatten()
+    }
+
+    /// What the peer holds on all channels, and what is kept free for them. O(channels).
+    pub(super) fn reserved(&self) -> u64 {
+        self.iter().map(reserve).sum()
     }
 
     pub(super) fn remove(&mut self, slot: usize) -> Option<Channel> {
@@ -161,6 +172,16 @@ impl Table {
     }
 }
 
+/// What one channel holds or may count on: its least, or a fixed window that it was given.
+pub(super) fn reserve(channel: &Channel) -> u64 {
+    let window = &channel.input.window;
+    let promised = match channel.input.policy {
+        Policy::Fixed => window.target(),
+        Policy::Adaptive(_) => LOCAL_WINDOW_MIN,
+    };
+    u64::from(window.held().max(promised))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,11 +189,11 @@ mod tests {
     #[test]
     fn numbers_are_reused_and_ids_are_not() {
         let mut table = Table::default();
-        let first = table.insert(State::Open, 1);
-        let second = table.insert(State::Open, 1);
+        let first = table.insert(State::Open, 1, Policy::Fixed);
+        let second = table.insert(State::Open, 1, Policy::Fixed);
         assert_eq!((first.slot, second.slot), (0, 1));
         assert!(table.remove(0).is_some());
-        let third = table.insert(State::Open, 1);
+        let third = table.insert(State::Open, 1, Policy::Fixed);
         assert_eq!(third.slot, 0);
         assert_ne!(third, first);
         assert!(table.by_id(first).is_none() && table.by_id(third).is_some());
@@ -182,7 +203,7 @@ mod tests {
     #[test]
     fn a_channel_stands_in_each_ring_once_and_leaves_all_when_removed() {
         let mut table = Table::default();
-        table.insert(State::Open, 1);
+        table.insert(State::Open, 1, Policy::Fixed);
         for _ in 0..3 {
             table.list_send(0);
             table.list_adjust(0);
@@ -198,8 +219,8 @@ mod tests {
     #[test]
     fn signs_of_one_channel_are_told_before_those_of_the_next() {
         let mut table = Table::default();
-        table.insert(State::Open, 1);
-        table.insert(State::Open, 1);
+        table.insert(State::Open, 1, Policy::Fixed);
+        table.insert(State::Open, 1, Policy::Fixed);
         table.tell(1, Signs::EOF);
         table.tell(0, Signs::READABLE);
         table.tell(1, Signs::READABLE);

@@ -77,7 +77,7 @@ impl Connection {
             self.control.pop();
         }
         while let Some(slot) = self.table.adjusts.front().copied() {
-            if !self.send_adjust(slot, out)? {
+            if !self.send_adjust(now, slot, out)? {
                 return Ok(false);
             }
             self.table.pop_adjust();
@@ -86,7 +86,7 @@ impl Connection {
     }
 
     /// One adjust for all that was consumed since the last.
-    fn send_adjust(&mut self, slot: usize, out: &mut TxBuf) -> Result<bool, Error> {
+    fn send_adjust(&mut self, now: Instant, slot: usize, out: &mut TxBuf) -> Result<bool, Error> {
         let channel = self.table.listed(slot);
         let Some(remote) = channel
             .remote
@@ -99,13 +99,14 @@ impl Connection {
         if !self.transport.may_send() || out.room() < self.transport.sealed_len_max(LEN) {
             return Ok(false);
         }
-        let credit = channel.input.window.take_adjust();
+        let remote_id = remote.id;
+        let credit = self.take_credit(now, slot);
         if credit == 0 {
             return Ok(true);
         }
         self.scratch.clear();
         self.scratch.put_u8(SSH_MSG_CHANNEL_WINDOW_ADJUST);
-        self.scratch.put_u32(remote.id);
+        self.scratch.put_u32(remote_id);
         self.scratch.put_u32(credit);
         self.stats.adjusts_sent += 1;
         seal(&mut self.transport, out, &self.scratch)

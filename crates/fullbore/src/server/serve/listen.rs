@@ -50,7 +50,7 @@ const PASSWORD_QUEUE_MAX: usize = 64;
 
 /// What the windows of a connection add up to. One channel at its full window and nine smaller ones: what
 /// a client can leave unread here.
-const WINDOWS_MAX: u32 = 16 * 1024 * 1024;
+const WINDOWS_MAX: u64 = 16 * 1024 * 1024;
 
 /// How long no connection is accepted when the machine is out of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
