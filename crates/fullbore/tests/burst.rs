@@ -61,7 +61,7 @@ fn check(reply: &[u8], expected: usize) {
 fn opened(folder: &Folder, window: u32) -> (Pair<Requester, ServerEnd<Files>>, Vec<u8>) {
     let seed = seed(40);
     let mut config = ClientConfig::default();
-    config.connection.local_window = window;
+    config.connection.local_window = Some(window);
     let path = PairConfig {
         seed,
         delay: Duration::from_millis(1),

@@ -15,13 +15,16 @@ pub(crate) enum Policy {
     /// The configuration or the application did; it stays.
     Fixed,
     /// What the path delivers.
-    Adaptive(Autotune),
+    Adaptive(Box<Autotune>),
 }
 
 impl Policy {
     /// A policy that starts at `start` bytes with the first byte consumed.
-    pub(crate) const fn adaptive(start: u32) -> Self {
-        Self::Adaptive(Autotune::new(start as u64, LOCAL_WINDOW_MAX as u64))
+    pub(crate) fn adaptive(start: u32) -> Self {
+        Self::Adaptive(Box::new(Autotune::new(
+            u64::from(start),
+            u64::from(LOCAL_WINDOW_MAX),
+        )))
     }
 
     /// `len` bytes were consumed: sets the window's target.
