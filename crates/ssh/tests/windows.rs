@@ -11,7 +11,6 @@ use fullbore_sim::{PairConfig, Stop};
 use fullbore_ssh::auth::Attempt;
 use std::time::Duration;
 
-const MIB: u64 = 1 << 20;
 const MS: Duration = Duration::from_millis(1);
 
 fn path(mbit: u64, rtt: Duration) -> PairConfig {
