@@ -4,7 +4,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-use fullbore::client::{self, Asker, Context, Error};
+use fullbore::client::{self, Ahead, Asker, Context, Error};
 use fullbore::config::prompt::Prompter;
 use fullbore::config::ssh_config::{self, HostConfig, LogLevel, Request};
 use fullbore::config::{Environment, text};
@@ -13,7 +13,7 @@ use fullbore::driver::environment::Machine;
 use fullbore::driver::local::LocalSide;
 use fullbore::driver::signals::raise_file_limit;
 use fullbore::driver::terminal::{self, Person};
-use fullbore::transfer::{Event, Fault, FaultKind, Observer, Run, SftpSide, Side, glob};
+use fullbore::transfer::{Event, Fault, FaultKind, Observer, Run, SftpSide, Side, glob, questions};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
@@ -156,13 +156,27 @@ impl<'a> Sessions<'a> {
             .iter()
             .find(|(known, _)| known == place)
             .expect("every remote place was configured");
-        let sftp = client::connect(config, &self.context).await?;
+        let (limits, questions) = (client::SftpConfig::default(), self.questions(place));
+        let sftp = client::connect_ahead(config, &self.context, limits, &questions).await?;
         if let Some(limit) = self.plan.limit {
             sftp.connection().limit_rate(limit);
         }
         let side = SftpSide::new(sftp, prefix(place, config));
         self.open.push((place.clone(), side.clone()));
         Ok(side)
+    }
+
+    /// What the copy will ask a place first.
+    fn questions(&self, place: &Place) -> Vec<Ahead> {
+        let plan = self.plan;
+        let of_this = plan.sources.iter().filter(|source| source.place == *place);
+        let paths: Vec<_> = of_this.flat_map(|source| source.paths.clone()).collect();
+        let mut asked = questions::about_sources(&paths, plan.options.recursive);
+        if plan.target == *place {
+            let paths: Vec<_> = plan.sources.iter().flat_map(|s| s.paths.clone()).collect();
+            asked.extend(questions::about_target(&plan.target_path, &paths));
+        }
+        asked
     }
 
     /// Whether a session ended before its work was done.

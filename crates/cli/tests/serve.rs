@@ -74,7 +74,8 @@ impl Place {
             ])
             .args(["-o", &known, "-o", "StrictHostKeyChecking=accept-new"])
             .args(["-o", "IdentitiesOnly=yes", "-o", "IdentityAgent=none"])
-            .args(arguments);
+            .args(arguments)
+            .env("XDG_STATE_HOME", self.at("state"));
         command
     }
 }

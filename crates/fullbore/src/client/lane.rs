@@ -57,15 +57,20 @@ impl Lane {
     }
 
     /// Sends requests whose answers nobody waits for yet: the first call that asks the same gets them,
-    /// unless something was changed meanwhile. What there is no room for is left out.
+    /// unless something was changed meanwhile. What is asked already, and what there is no room for,
+    /// is left out.
     pub(super) fn ask_ahead(&self, questions: &[Ahead]) -> Result<(), Error> {
-        for question in questions.iter().take(AHEAD_MAX) {
-            if !self.with(Client::has_room) {
+        for question in questions {
+            let request = question.request();
+            let asked = encoded(&request);
+            if self.ahead.borrow().iter().any(|(bytes, _)| *bytes == asked) {
+                continue;
+            }
+            if self.ahead.borrow().len() >= AHEAD_MAX || !self.with(Client::has_room) {
                 break;
             }
-            let request = question.request();
             let id = self.submit(&request)?;
-            self.ahead.borrow_mut().push((encoded(&request), id));
+            self.ahead.borrow_mut().push((asked, id));
         }
         Ok(())
     }

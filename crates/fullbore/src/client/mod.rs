@@ -34,5 +34,6 @@ pub use connect::{
 };
 pub use connection::{Connection, ExecOutput};
 pub use error::Error;
+pub use fullbore_sftp::client::Config as SftpConfig;
 pub use lane::{Progress, Transferred};
 pub use sftp::{Digests, DirEntry, Sftp};

@@ -8,6 +8,7 @@ use fullbore_sftp::proto::{
     StatVfs,
 };
 
+use super::ahead::Ahead;
 use super::connection::{Connection, ExecOutput};
 use super::error::Error;
 use super::lane::{Lane, Progress, Transferred};
@@ -63,6 +64,15 @@ impl Sftp {
             lane.server_info()
                 .is_some_and(|info| info.has_extension(name))
         })
+    }
+
+    /// Asks without waiting: each answer is for the first call that asks the same, unless something
+    /// is changed before that. What there is no room for is left out.
+    ///
+    /// # Errors
+    /// The end of the session.
+    pub fn ask_ahead(&self, questions: &[Ahead]) -> Result<(), Error> {
+        self.lane.ask_ahead(questions)
     }
 
     /// Opens a file.

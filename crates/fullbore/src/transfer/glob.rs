@@ -123,7 +123,7 @@ pub fn has_magic(pattern: &[u8]) -> bool {
 }
 
 /// The pattern with each `\x` as `x`.
-fn unescape(pattern: &[u8]) -> Vec<u8> {
+pub(super) fn unescape(pattern: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(pattern.len());
     let mut bytes = pattern.iter();
     while let Some(&byte) = bytes.next() {

@@ -29,6 +29,7 @@ mod limit;
 mod observer;
 mod place;
 mod pool;
+pub mod questions;
 mod remote;
 mod run;
 mod short;

@@ -10,6 +10,7 @@ use fullbore_sftp::proto::{Attrs, CheckFile, Code, HashAlgorithm, OpenFlags, ext
 use super::handles::Handles;
 use super::hash::Hasher;
 use super::pool::Pool;
+use super::questions::about_paths;
 use super::side::{
     Batch, Digest, Entry, Fault, FaultKind, FileIo, Finished, Moved, Moving, OpenHow, Side, Span,
     Whole,
@@ -195,6 +196,11 @@ impl Side for SftpSide {
 
     fn prefix(&self) -> &str {
         &self.prefix
+    }
+
+    fn ask_ahead(&self, paths: &[Vec<u8>], is_recursive: bool) {
+        // Where the session has ended, the first call that waits says so.
+        let _ = self.sftp.ask_ahead(&about_paths(paths, is_recursive));
     }
 
     async fn stat(&self, path: &[u8]) -> Result<Attrs, Fault> {

@@ -7,6 +7,7 @@ use fullbore_base::Instant;
 use fullbore_sftp::proto::Attrs;
 
 use super::observer::{Event, Observer, Summary};
+use super::questions::ASKED_TOGETHER;
 use super::side::{Fault, FaultKind, Side};
 use super::temp::{join, split};
 use super::tree::{self, Paths, Root};
@@ -164,7 +165,11 @@ impl<'a, D: Side> Run<'a, D> {
     /// told to the observer and counted; the other files go on, unless the session is lost.
     pub async fn copy_from<S: Side>(&self, source: &S, sources: &[Vec<u8>]) {
         let mut roots = Vec::with_capacity(sources.len());
-        for path in sources {
+        for (index, path) in sources.iter().enumerate() {
+            if index % ASKED_TOGETHER == 0 {
+                let end = sources.len().min(index + ASKED_TOGETHER);
+                source.ask_ahead(&sources[index..end], self.options.recursive);
+            }
             match self.root(source, path).await {
                 Ok(root) => roots.push(root),
                 Err(fault) => {

@@ -201,6 +201,9 @@ pub trait Side {
     /// machine.
     fn prefix(&self) -> &str;
 
+    /// Asks what a copy of `paths` will need to know first, where asking without waiting saves time.
+    fn ask_ahead(&self, _paths: &[Vec<u8>], _is_recursive: bool) {}
+
     /// Attributes; symbolic links are followed.
     async fn stat(&self, path: &[u8]) -> Result<Attrs, Fault>;
     /// Attributes; symbolic links are not followed.

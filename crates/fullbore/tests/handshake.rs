@@ -1,0 +1,326 @@
+//! Round trips of a whole copy, counted: the client that ships, from its socket to the planner, and a
+//! session of our server behind a path on which each way takes a tenth of a second of virtual time.
+//! The clock moves only when nobody has anything to do, so every count is exact.
+
+#![allow(clippy::unwrap_used)]
+
+mod simulated;
+mod support;
+
+use std::cell::Cell;
+use std::fs;
+use std::rc::Rc;
+use std::time::Duration;
+
+use fullbore::client::{Context, SftpConfig, connect_ahead};
+use fullbore::config::ssh_config::HostConfig;
+use fullbore::driver::local::LocalSide;
+use fullbore::transfer::{Event, Observer, Options, Run, SftpSide, glob, questions};
+use fullbore_base::Instant;
+use fullbore_sim::Endpoint;
+use fullbore_ssh::config::ServerConfig;
+use fullbore_ssh::key::PrivateKey;
+use simulated::{Files, ServerEnd};
+use support::{Folder, Script, context, host, make_key};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::time::{Instant as Virtual, sleep_until};
+
+/// One way.
+const LEG: Duration = Duration::from_millis(100);
+
+/// What a server calls itself and how it goes about it.
+#[derive(Clone, Copy)]
+struct Kind {
+    name: &'static str,
+    withholds_window: bool,
+}
+
+const OURS: Kind = Kind {
+    name: "fullbore_0.1.0",
+    withholds_window: false,
+};
+const OPENSSH: Kind = Kind {
+    name: "OpenSSH_10.0p2",
+    withholds_window: true,
+};
+const OTHER: Kind = Kind {
+    name: "Other_1",
+    withholds_window: false,
+};
+
+impl Kind {
+    fn config(self) -> ServerConfig {
+        let mut config = ServerConfig::default();
+        config.transport.software_version = self.name.to_owned();
+        config.connection.withholds_window = self.withholds_window;
+        config
+    }
+}
+
+type Chunks = mpsc::UnboundedReceiver<(Virtual, Vec<u8>)>;
+
+/// A server at the far end of the path: takes one connection after the other.
+async fn serve(listener: TcpListener, kind: Kind, root: Rc<Folder>, is_hostile: Rc<Cell<bool>>) {
+    for seed in 1.. {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        socket.set_nodelay(true).unwrap();
+        if is_hostile.take() {
+            // Says its name, sees what the client sends, and ends it.
+            socket.write_all(b"SSH-2.0-x\r\n").await.unwrap();
+            socket.read(&mut [0; 4096]).await.unwrap();
+            continue;
+        }
+        let server = ServerEnd::new(kind.config(), seed, Files::new(&root.0));
+        let (mut from, mut to) = socket.into_split();
+        let (up, arriving) = mpsc::unbounded_channel();
+        let (leaving, mut down): (_, Chunks) = mpsc::unbounded_channel();
+        tokio::task::spawn_local(async move {
+            let mut bytes = vec![0; 1 << 20];
+            while let Ok(n @ 1..) = from.read(&mut bytes).await {
+                let _ = up.send((Virtual::now() + LEG, bytes[..n].to_vec()));
+            }
+        });
+        tokio::task::spawn_local(run_server(server, arriving, leaving));
+        tokio::task::spawn_local(async move {
+            while let Some((at, bytes)) = down.recv().await {
+                sleep_until(at).await;
+                if to.write_all(&bytes).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+async fn run_server(
+    mut server: ServerEnd<Files>,
+    mut arriving: Chunks,
+    leaving: mpsc::UnboundedSender<(Virtual, Vec<u8>)>,
+) {
+    let started = Virtual::now();
+    while let Some((at, bytes)) = arriving.recv().await {
+        sleep_until(at).await;
+        let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap();
+        let now = Instant::from_nanos(nanos);
+        let mut taken = 0;
+        loop {
+            taken += server.handle_input(now, &bytes[taken..]);
+            let mut out = Vec::new();
+            server.poll_transmit(now, 1 << 20, &mut out);
+            if out.is_empty() && taken == bytes.len() {
+                break;
+            }
+            let _ = leaving.send((Virtual::now() + LEG, out));
+        }
+    }
+}
+
+/// Tells when the first byte of each file was there.
+#[derive(Default)]
+struct FirstBytes(Cell<Option<Virtual>>);
+
+impl Observer for FirstBytes {
+    fn notice(&self, event: &Event<'_>) {
+        if let Event::Moved { bytes: 1.., .. } = event
+            && self.0.get().is_none()
+        {
+            self.0.set(Some(Virtual::now()));
+        }
+    }
+}
+
+/// A client's folder, with a key, beside a server of some kind.
+struct Bench {
+    here: Folder,
+    there: Rc<Folder>,
+    port: u16,
+    context: Context,
+    /// The next connection is ended by the server.
+    is_hostile: Rc<Cell<bool>>,
+}
+
+impl Bench {
+    async fn new(kind: Kind) -> Self {
+        let (here, there) = (Folder::new("near"), Rc::new(Folder::new("far")));
+        make_key(&here, "user");
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        // The key that all simulated servers have.
+        let key = PrivateKey::from_ed25519_seed(&[7; 32]).unwrap();
+        let line = key.public_key().to_line("");
+        here.write(
+            "known_hosts",
+            format!("[127.0.0.1]:{port} {line}\n").as_bytes(),
+        );
+        let is_hostile = Rc::default();
+        let server = serve(listener, kind, Rc::clone(&there), Rc::clone(&is_hostile));
+        tokio::task::spawn_local(server);
+        Self {
+            here,
+            there,
+            port,
+            context: context(&Script::default()),
+            is_hostile,
+        }
+    }
+
+    /// An SFTP session, without anything asked ahead.
+    async fn session(&self, host: &HostConfig) -> SftpSide {
+        let config = SftpConfig::default();
+        let sftp = connect_ahead(host, &self.context, config, &[]).await;
+        SftpSide::new(sftp.unwrap(), "far:")
+    }
+
+    fn host(&self, options: &[&str]) -> HostConfig {
+        let file = self.here.file("state/servers");
+        let file = format!("RememberedServersFile={}", file.display());
+        let options = [options, &[&file]].concat();
+        host(&self.here, self.port, &options)
+    }
+
+    /// Copies `x` here as `cp` does. Round trips to its first byte, TCP's among them.
+    async fn get(&self, host: &HostConfig) -> Legs {
+        let started = Virtual::now();
+        let sources = vec![b"/x".to_vec()];
+        let ahead = questions::about_sources(&sources, false);
+        let config = SftpConfig::default();
+        let sftp = connect_ahead(host, &self.context, config, &ahead)
+            .await
+            .unwrap();
+        let side = SftpSide::new(sftp, "far:");
+        let at = self.copy_from(&side, &["/x"]).await;
+        assert_eq!(fs::read(self.here.file("x")).unwrap(), b"far away");
+        Legs(legs(at - started).0 + 2)
+    }
+
+    /// Copies files from a session that is there; when the first byte came.
+    async fn copy_from(&self, side: &SftpSide, paths: &[&str]) -> Virtual {
+        let observer = FirstBytes::default();
+        let target = self.here.0.as_os_str().as_encoded_bytes();
+        let mut sources = Vec::new();
+        for path in paths {
+            sources.extend(glob::expand(side, path.as_bytes()).await.unwrap());
+        }
+        let local = LocalSide::new();
+        let run = Run::new(&local, target, true, Options::default(), &observer);
+        let run = run.await.unwrap();
+        run.copy_from(side, &sources).await;
+        assert!(run.summary().is_success());
+        observer.0.get().unwrap()
+    }
+}
+
+/// Trips one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Legs(u128);
+
+const fn round_trips(count: u128) -> Legs {
+    Legs(2 * count)
+}
+
+/// The timer wheel's rounding is far under half a leg.
+fn legs(time: Duration) -> Legs {
+    Legs((time + LEG / 2).as_millis() / LEG.as_millis())
+}
+
+/// Runs on a clock that moves only when everybody waits.
+fn simulate<R>(body: impl Future<Output = R>) -> R {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, body)
+}
+
+/// From the SYN to the first byte: of a first contact, and of the next.
+fn contacts(kind: Kind) -> (Legs, Legs) {
+    simulate(async {
+        let bench = Bench::new(kind).await;
+        bench.there.write("x", b"far away");
+        let host = bench.host(&[]);
+        (bench.get(&host).await, bench.get(&host).await)
+    })
+}
+
+#[test]
+fn a_copy_from_a_server_takes_so_many_round_trips_to_its_first_byte() {
+    // TCP, KEXINIT, key exchange, login with everything up to OPEN, READ.
+    assert_eq!(contacts(OURS), (round_trips(5), round_trips(4)));
+    // At the first contact the channel waits for the login.
+    assert_eq!(contacts(OPENSSH), (round_trips(6), round_trips(4)));
+    // The channel, VERSION and OPEN are waited for.
+    assert_eq!(contacts(OTHER), (round_trips(8), round_trips(7)));
+}
+
+#[test]
+fn nothing_is_gained_where_nothing_may_be_remembered() {
+    simulate(async {
+        let bench = Bench::new(OPENSSH).await;
+        bench.there.write("x", b"far away");
+        let file = "RememberedServersFile=none";
+        let host = host(&bench.here, bench.port, &[file]);
+        assert_eq!(bench.get(&host).await, round_trips(6));
+        assert_eq!(bench.get(&host).await, round_trips(6));
+    });
+}
+
+#[test]
+fn a_server_that_ends_a_connection_over_haste_is_asked_again_and_not_hurried_any_more() {
+    simulate(async {
+        let bench = Bench::new(OURS).await;
+        bench.there.write("x", b"far away");
+        let host = bench.host(&[]);
+        assert_eq!(bench.get(&host).await, round_trips(5));
+        bench.is_hostile.set(true);
+        // The connection that is ended costs no time here. On the next, and from then on, every message
+        // waits for the one that permits it.
+        for _ in 0..2 {
+            assert_eq!(bench.get(&host).await, round_trips(7));
+        }
+        // At a first contact there was no haste to blame.
+        fs::remove_file(bench.here.file("state/servers")).unwrap();
+        bench.is_hostile.set(true);
+        let config = SftpConfig::default();
+        let refused = connect_ahead(&host, &bench.context, config, &[]).await;
+        assert!(refused.is_err());
+    });
+}
+
+#[test]
+fn a_further_file_alone_takes_two_round_trips_to_its_first_byte() {
+    simulate(async {
+        let bench = Bench::new(OPENSSH).await;
+        for name in ["x", "y"] {
+            bench.there.write(name, b"far away");
+        }
+        let side = bench.session(&bench.host(&[])).await;
+        bench.copy_from(&side, &["/x"]).await;
+        let started = Virtual::now();
+        let at = bench.copy_from(&side, &["/y"]).await;
+        assert_eq!(legs(at - started), round_trips(2));
+    });
+}
+
+#[test]
+fn many_files_together_take_no_longer_than_one() {
+    simulate(async {
+        let bench = Bench::new(OPENSSH).await;
+        let names: Vec<String> = (0..8).map(|i| format!("/x{i}")).collect();
+        for name in &names {
+            bench.there.write(&name[1..], b"far away");
+        }
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let side = bench.session(&bench.host(&[])).await;
+        let mut took = Vec::new();
+        for count in [1, names.len()] {
+            let started = Virtual::now();
+            bench.copy_from(&side, &names[..count]).await;
+            took.push(legs(started.elapsed()));
+        }
+        assert_eq!(took[0], took[1]);
+    });
+}
