@@ -24,6 +24,9 @@ use crate::progress::Progress;
 /// How long a server is given to take the goodbye; the files are right by then.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Between two looks at the connections: the shortest interval that they are measured in.
+const TICK: Duration = Duration::from_millis(250);
+
 /// The configuration of each host that takes part, by its place.
 type Hosts = Vec<(Place, HostConfig)>;
 
@@ -52,11 +55,23 @@ pub(crate) fn run(plan: &CopyPlan) -> Exit {
     let tasks = tokio::task::LocalSet::new();
     let exit = tasks.block_on(
         &runtime,
-        until_interrupted(&progress, copy(plan, &hosts, &progress)),
+        until_interrupted(&progress, watched(&progress, copy(plan, &hosts, &progress))),
     );
     // A question may still be open on a thread that nobody can end.
     runtime.shutdown_background();
     exit
+}
+
+/// Lets `progress` look at the connections while `work` goes on.
+async fn watched(progress: &Progress, work: impl Future<Output = Exit>) -> Exit {
+    let mut work = std::pin::pin!(work);
+    let mut ticks = tokio::time::interval(TICK);
+    loop {
+        tokio::select! {
+            exit = &mut work => return exit,
+            _ = ticks.tick() => progress.tick(),
+        }
+    }
 }
 
 /// Gives up at once on an interrupt: files under way stay under their temporary names.
@@ -120,18 +135,20 @@ fn configure(plan: &CopyPlan) -> Result<Hosts, (String, String)> {
 struct Sessions<'a> {
     plan: &'a CopyPlan,
     hosts: &'a Hosts,
+    progress: &'a Progress,
     context: Context,
     open: Vec<(Place, SftpSide)>,
 }
 
 impl<'a> Sessions<'a> {
-    fn new(plan: &'a CopyPlan, hosts: &'a Hosts) -> Sessions<'a> {
+    fn new(plan: &'a CopyPlan, hosts: &'a Hosts, progress: &'a Progress) -> Sessions<'a> {
         let is_batch = hosts.iter().any(|(_, config)| config.auth.batch);
         let environment: Rc<dyn Environment> = Rc::new(Machine);
         let person: Box<dyn Prompter + Send> = Box::new(Person::new(&Machine));
         Sessions {
             plan,
             hosts,
+            progress,
             context: Context {
                 environment,
                 asker: if is_batch {
@@ -161,7 +178,10 @@ impl<'a> Sessions<'a> {
         if let Some(limit) = self.plan.limit {
             sftp.connection().limit_rate(limit);
         }
-        let side = SftpSide::new(sftp, prefix(place, config));
+        let prefix = prefix(place, config);
+        let connection = sftp.connection().clone();
+        self.progress.watch(prefix.clone(), connection);
+        let side = SftpSide::new(sftp, prefix);
         self.open.push((place.clone(), side.clone()));
         Ok(side)
     }
@@ -215,7 +235,7 @@ fn prefix(place: &Place, config: &HostConfig) -> String {
 }
 
 async fn copy(plan: &CopyPlan, hosts: &Hosts, progress: &Progress) -> Exit {
-    let mut sessions = Sessions::new(plan, hosts);
+    let mut sessions = Sessions::new(plan, hosts, progress);
     // All connections first: nothing is begun that cannot be ended.
     let places = plan.sources.iter().map(|source| &source.place);
     for place in std::iter::once(&plan.target).chain(places) {

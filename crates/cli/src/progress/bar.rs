@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use fullbore::config::text::escape_for_display;
+use fullbore::path::Limit;
 use fullbore::transfer::Event;
 
 use super::units;
@@ -41,6 +42,8 @@ pub(super) struct Bar {
     rate: Rate,
     drawn: Option<Instant>,
     is_visible: bool,
+    /// What limits now.
+    limit: Option<Limit>,
 }
 
 /// Bytes per second, smoothed.
@@ -84,7 +87,13 @@ impl Bar {
             },
             drawn: None,
             is_visible: false,
+            limit: None,
         }
+    }
+
+    /// Takes in what limits now; nothing is said of a connection that rests.
+    pub(super) fn limit(&mut self, limit: Option<Limit>) {
+        self.limit = limit;
     }
 
     /// Takes an event in.
@@ -171,6 +180,8 @@ impl Bar {
             let least = numbers.iter().map(|(worth, _)| *worth).min();
             numbers.retain(|(worth, _)| Some(*worth) != least);
         }
+        let limit = self.limit_text(room(&numbers));
+        numbers.extend(limit.map(|text| (0, text)));
         let room = room(&numbers);
         let mut line = shorten(&self.names(), room);
         line.push_str(&" ".repeat(room.saturating_sub(columns(&line))));
@@ -179,6 +190,15 @@ impl Bar {
             line.push_str(text);
         }
         shorten(&line, width)
+    }
+
+    /// What limits, in as many words as there is room for beside the name.
+    fn limit_text(&self, room: usize) -> Option<String> {
+        let text = self.limit.as_ref()?.to_string();
+        let short = text.split_once(": ").map_or(&*text, |(what, _)| what);
+        let forms = [format!("limited by {text}"), format!("limit: {short}")];
+        let fits = |form: &String| columns(form) + 2 + NAME_COLUMNS_MIN <= room;
+        forms.into_iter().find(fits)
     }
 
     /// What stands on the right, each with what it is worth where there is little room.
@@ -257,6 +277,7 @@ fn take_columns(chars: impl Iterator<Item = char>, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fullbore::path::Flow;
 
     fn started(bar: &mut Bar, file: u64, source: &[u8], size: u64) {
         bar.notice(&Event::Started {
@@ -357,6 +378,40 @@ mod tests {
                 file: 0,
                 bytes: 80_000_000,
             });
+            bar.draw(start + Duration::from_secs(1), width);
+            let line = bar.line(width - 1);
+            assert!(line.ends_with(expected), "{line:?} in {width}");
+            assert_eq!(columns(&line), width - 1);
+        }
+    }
+
+    #[test]
+    fn what_limits_stands_behind_the_numbers_where_there_is_room() {
+        let start = Instant::now();
+        let limit = Limit::PeerWindow {
+            window: 2 << 20,
+            lanes: 1,
+            flow: Flow {
+                rate: 10_485_760,
+                rtt: Some(Duration::from_millis(199)),
+                is_sending: true,
+            },
+        };
+        for (width, expected) in [
+            (
+                120,
+                "left  limited by the server's 2 MiB window: 10.5 MB/s at 199 ms",
+            ),
+            (84, "left  limit: the server's 2 MiB window"),
+            (80, "0:01 left"),
+        ] {
+            let mut bar = Bar::new(start, true);
+            started(&mut bar, 0, b"big.iso", 200_000_000);
+            bar.notice(&Event::Moved {
+                file: 0,
+                bytes: 80_000_000,
+            });
+            bar.limit(Some(limit));
             bar.draw(start + Duration::from_secs(1), width);
             let line = bar.line(width - 1);
             assert!(line.ends_with(expected), "{line:?} in {width}");

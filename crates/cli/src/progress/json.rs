@@ -2,16 +2,44 @@
 //! string, and all their bytes in a second field, `..._base64`.
 
 use fullbore::config::text::base64_encode;
+use fullbore::path::{Evidence, Interval, Limit, Totals};
 use fullbore::transfer::{Event, Summary};
 
 /// An object that is written field by field.
-struct Object(String);
+pub(crate) struct Object(String);
 
 impl Object {
-    fn new(event: &str) -> Object {
-        let mut object = Object("{".to_owned());
+    /// An object that says what it tells of in its first field.
+    pub(crate) fn new(event: &str) -> Object {
+        let mut object = Object::plain();
         object.text("event", event);
         object
+    }
+
+    /// An empty object.
+    fn plain() -> Object {
+        Object("{".to_owned())
+    }
+
+    /// The limit and its evidence, as fields of their own.
+    pub(crate) fn limit(&mut self, limit: &Limit) -> &mut Object {
+        let mut evidence = Object::plain();
+        for (key, value) in limit.evidence() {
+            match value {
+                Evidence::Count(count) => evidence.raw(key, count),
+                Evidence::Number(number) => evidence.raw(key, format!("{number:.6}")),
+                Evidence::Word(word) => evidence.text(key, word),
+                Evidence::Flag(flag) => evidence.raw(key, flag),
+            };
+        }
+        self.text("limit", limit.kind().name());
+        self.text("text", &limit.to_string());
+        self.raw("evidence", evidence.end())
+    }
+
+    /// The whole object.
+    pub(crate) fn end(&self) -> String {
+        format!("{}}}", self.0)
     }
 
     fn key(&mut self, key: &str) {
@@ -21,13 +49,15 @@ impl Object {
         self.0.push_str(&format!("\"{key}\":"));
     }
 
-    fn raw(&mut self, key: &str, value: impl std::fmt::Display) -> &mut Object {
+    /// A field whose value is JSON as it is.
+    pub(crate) fn raw(&mut self, key: &str, value: impl std::fmt::Display) -> &mut Object {
         self.key(key);
         self.0.push_str(&value.to_string());
         self
     }
 
-    fn text(&mut self, key: &str, value: &str) -> &mut Object {
+    /// A field that is a string.
+    pub(crate) fn text(&mut self, key: &str, value: &str) -> &mut Object {
         self.key(key);
         push_string(&mut self.0, value);
         self
@@ -41,7 +71,8 @@ impl Object {
         self
     }
 
-    fn optional(&mut self, key: &str, value: Option<u64>) -> &mut Object {
+    /// A field that is a number, or null.
+    pub(crate) fn optional(&mut self, key: &str, value: Option<u64>) -> &mut Object {
         match value {
             Some(value) => self.raw(key, value),
             None => self.raw(key, "null"),
@@ -49,7 +80,7 @@ impl Object {
     }
 
     fn line(&self) -> String {
-        format!("{}}}\n", self.0)
+        self.end() + "\n"
     }
 }
 
@@ -120,8 +151,43 @@ pub(super) fn event(event: &Event<'_>) -> Option<String> {
     Some(object.line())
 }
 
+/// What limited during an interval of the connection with `place`.
+pub(super) fn path(place: &str, interval: &Interval) -> String {
+    let share = |thousandths: u16| format!("{:.3}", f64::from(thousandths) / 1e3);
+    let length = (interval.to - interval.from).as_secs_f64();
+    let mut object = Object::new("path");
+    object.text("place", place);
+    object.raw("interval_seconds", format!("{length:.6}"));
+    object.raw("bytes_per_second", interval.flow.rate);
+    let rtt = interval
+        .flow
+        .rtt
+        .map(|rtt| format!("{:.3}", rtt.as_secs_f64() * 1e3));
+    object.raw("rtt_ms", rtt.as_deref().unwrap_or("null"));
+    object.limit(&interval.first);
+    let mut shares = Object::plain();
+    for (kind, thousandths) in &interval.shares {
+        shares.raw(kind.name(), share(*thousandths));
+    }
+    object.raw("shares", shares.end()).line()
+}
+
+/// What limited in all: fields of the summary.
+fn limits(object: &mut Object, totals: &Totals) {
+    let Some((limit, share)) = totals.first() else {
+        return;
+    };
+    object.limit(&limit);
+    object.raw("share", format!("{:.3}", f64::from(share) / 1e3));
+    let mut seconds = Object::plain();
+    for (limit, time) in totals.ranking() {
+        seconds.raw(limit.kind().name(), format!("{:.3}", time.as_secs_f64()));
+    }
+    object.raw("limit_seconds", seconds.end());
+}
+
 /// The last line.
-pub(super) fn summary(summary: &Summary, seconds: f64) -> String {
+pub(super) fn summary(summary: &Summary, seconds: f64, totals: &Totals) -> String {
     let rate = summary.bytes as f64 / 1e6 / seconds.max(1e-3);
     let mut object = Object::new("summary");
     object
@@ -133,6 +199,7 @@ pub(super) fn summary(summary: &Summary, seconds: f64) -> String {
     object.raw("warnings", summary.warnings);
     object.raw("seconds", format!("{seconds:.6}"));
     object.raw("megabytes_per_second", format!("{rate:.3}"));
+    limits(&mut object, totals);
     object.line()
 }
 
@@ -169,6 +236,7 @@ mod tests {
                 ..Summary::default()
             },
             0.5,
+            &Totals::default(),
         );
         assert!(total.starts_with("{\"event\":\"summary\",\"files\":2,") && total.ends_with("}\n"));
     }

@@ -3,17 +3,20 @@
 mod bar;
 mod json;
 mod units;
+mod watched;
 
 use std::cell::{Cell, RefCell};
 use std::io::IsTerminal as _;
 use std::time::Instant;
 
+use fullbore::client::Connection;
 use fullbore::config::text::escape_for_display;
 use fullbore::transfer::{Event, Observer, Summary};
 
 use crate::output;
 use crate::plan::{CopyPlan, Report};
 use bar::Bar;
+use watched::Watched;
 
 /// Watches a copy for a person or a program.
 pub(crate) struct Progress {
@@ -25,6 +28,7 @@ pub(crate) struct Progress {
     has_begun: Cell<bool>,
     /// None without a terminal.
     bar: Option<RefCell<Bar>>,
+    connections: RefCell<Watched>,
 }
 
 impl Progress {
@@ -41,16 +45,38 @@ impl Progress {
             can_resume: plan.options.resume && !plan.options.in_place,
             has_begun: Cell::new(false),
             bar: has_bar.then(|| RefCell::new(Bar::new(started, is_whole_known))),
+            connections: RefCell::default(),
+        }
+    }
+
+    /// Tells from now on what limits on this connection, too.
+    pub(crate) fn watch(&self, place: String, connection: Connection) {
+        self.connections.borrow_mut().add(place, connection);
+    }
+
+    /// Looks at the connections, also while nothing moves; to be called some times a second.
+    pub(crate) fn tick(&self) {
+        if self.report == Report::Json {
+            for (place, interval) in self.connections.borrow_mut().news() {
+                output::print(&json::path(&place, &interval));
+            }
+        }
+        if let Some(bar) = &self.bar {
+            let mut bar = bar.borrow_mut();
+            bar.limit(self.connections.borrow().limit());
+            draw(&mut bar);
         }
     }
 
     /// Says what came of it.
     pub(crate) fn finish(&self, summary: &Summary) {
         let seconds = self.started.elapsed().as_secs_f64();
+        self.tick();
+        let totals = self.connections.borrow().totals();
         match self.report {
             Report::Quiet => {}
-            Report::Json => output::print(&json::summary(summary, seconds)),
-            Report::Person => self.say(&units::summary(summary, seconds)),
+            Report::Json => output::print(&json::summary(summary, seconds, &totals)),
+            Report::Person => self.say(&units::summary(summary, seconds, &totals)),
         }
     }
 
@@ -139,10 +165,14 @@ impl Observer for Progress {
         if let Some(bar) = &self.bar {
             let mut bar = bar.borrow_mut();
             bar.notice(event);
-            if let Some(text) = bar.draw(Instant::now(), terminal_width()) {
-                output::print_error(&text);
-            }
+            draw(&mut bar);
         }
+    }
+}
+
+fn draw(bar: &mut Bar) {
+    if let Some(text) = bar.draw(Instant::now(), terminal_width()) {
+        output::print_error(&text);
     }
 }
 

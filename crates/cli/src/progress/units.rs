@@ -1,5 +1,6 @@
 //! Sizes, rates and times in few characters. Decimal units: 1 MB is 10^6 bytes, as for links and disks.
 
+use fullbore::path::Totals;
 use fullbore::transfer::Summary;
 
 /// `999 B`, `1.23 kB`, `45.6 MB`, `789 GB`.
@@ -46,7 +47,7 @@ fn things(count: u64, one: &str) -> String {
 }
 
 /// The last line for a person.
-pub(super) fn summary(summary: &Summary, seconds: f64) -> String {
+pub(super) fn summary(summary: &Summary, seconds: f64, totals: &Totals) -> String {
     let mut line = format!(
         "{}, {} in {seconds:.2} s ({})",
         things(summary.files, "file"),
@@ -58,6 +59,13 @@ pub(super) fn summary(summary: &Summary, seconds: f64) -> String {
     }
     if summary.warnings > 0 {
         line.push_str(&format!(", {}", things(summary.warnings, "warning")));
+    }
+    // A limit that held for less than half of the time is not why it took so long.
+    if let Some((limit, share @ 500..)) = totals.first() {
+        line.push_str(&format!("; limited by {limit}"));
+        if share < 900 {
+            line.push_str(&format!(", {}% of the time", share / 10));
+        }
     }
     line
 }
@@ -103,11 +111,11 @@ mod tests {
             ..Summary::default()
         };
         assert_eq!(
-            summary(&total, 2.0),
+            summary(&total, 2.0, &Totals::default()),
             "1 file, 5.00 MB in 2.00 s (2.50 MB/s)"
         );
         total.failed = 2;
         total.warnings = 1;
-        assert!(summary(&total, 2.0).ends_with(", 2 failed, 1 warning"));
+        assert!(summary(&total, 2.0, &Totals::default()).ends_with(", 2 failed, 1 warning"));
     }
 }

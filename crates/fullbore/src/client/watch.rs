@@ -68,6 +68,8 @@ impl State {
     /// The task has done what could be done.
     pub(super) fn on_rest(&mut self, now: Instant, pump: &Pump) {
         let wait = self.wait(now);
+        let outstanding = path::outstanding_count(&self.session);
+        self.watch.waits.on_outstanding(now, outstanding);
         if pump.is_asleep() {
             self.watch.waits.on_sleep(now, wait);
         }
@@ -126,6 +128,7 @@ impl State {
         Sample {
             at: now,
             waits: self.watch.waits.times(now),
+            requests_waited: self.watch.waits.requests_waited(now),
             thread,
             disk: self.watch.disk.get(),
             sent: stats.channel_bytes_sent,

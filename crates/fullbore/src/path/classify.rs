@@ -362,13 +362,16 @@ impl<'a> Between<'a> {
         window > 0 && self.per_rtt() / USED_UP_DENOMINATOR * USED_UP_NUMERATOR >= window
     }
 
-    /// Whether the kernel holds bytes that it could not send yet.
+    /// Whether the kernel holds bytes that it could not send yet, and says that not its user but the
+    /// path limits what it delivers.
     fn is_tcp_behind(&self) -> bool {
-        let unsent = |sample: &Sample| {
-            let tcp = sample.tcp.and_then(|tcp| tcp.notsent_bytes);
-            tcp.is_some_and(|bytes| bytes >= UNSENT_BYTES)
+        let is_behind = |sample: &Sample| {
+            sample.tcp.is_some_and(|tcp| {
+                tcp.notsent_bytes.unwrap_or(0) >= UNSENT_BYTES
+                    && tcp.is_delivery_app_limited != Some(true)
+            })
         };
-        unsent(self.before) && unsent(self.after)
+        is_behind(self.before) && is_behind(self.after)
     }
 
     /// Whether so many bytes come back later than the path explains.
@@ -394,16 +397,17 @@ impl<'a> Between<'a> {
 
     /// Little's law on requests: how long one waits for its reply.
     fn reply_time(&self) -> Option<Duration> {
-        let (before, after) = (&self.before.lanes, &self.after.lanes);
-        let answered = after.replies.saturating_sub(before.replies);
-        let waiting = (before.outstanding_count + after.outstanding_count) as u64;
-        if answered == 0 {
-            return None;
-        }
-        let nanos = self.elapsed.as_nanos() * u128::from(waiting) / 2 / u128::from(answered);
-        Some(Duration::from_nanos(
-            u64::try_from(nanos).unwrap_or(u64::MAX),
-        ))
+        let answered = self
+            .after
+            .lanes
+            .replies
+            .saturating_sub(self.before.lanes.replies);
+        let waited = self
+            .after
+            .requests_waited
+            .saturating_sub(self.before.requests_waited);
+        let answered = u32::try_from(answered).unwrap_or(u32::MAX);
+        waited.checked_div(answered)
     }
 
     /// Whether bytes of a download queue on their way: segments went missing, the path's queue

@@ -39,6 +39,13 @@ pub fn is_receiving(session: &ClientSession) -> bool {
     session.lanes().any(|(_, client)| client.is_reading())
 }
 
+/// Requests without a reply. O(lanes).
+#[must_use]
+pub fn outstanding_count(session: &ClientSession) -> usize {
+    let lanes = session.lanes();
+    lanes.map(|(_, client)| client.outstanding_count()).sum()
+}
+
 /// Takes [`LaneFacts`], and keeps count of replies beyond the lanes' lives.
 #[derive(Debug, Default)]
 pub struct LaneCounts {

@@ -96,14 +96,18 @@ impl Totals {
         ranking
     }
 
+    /// Time in which something was to be moved.
+    #[must_use]
+    pub fn busy(&self) -> Duration {
+        self.ranking().iter().map(|(_, time)| *time).sum()
+    }
+
     /// The limit that held longest, and its share in thousandths of the time in which something was
     /// to be moved.
     #[must_use]
     pub fn first(&self) -> Option<(Limit, u16)> {
-        let ranking = self.ranking();
-        let all: Duration = ranking.iter().map(|(_, time)| *time).sum();
-        let (limit, time) = *ranking.first()?;
-        Some((limit, thousandths(time, all)))
+        let (limit, time) = *self.ranking().first()?;
+        Some((limit, thousandths(time, self.busy())))
     }
 }
 

@@ -38,7 +38,7 @@ mod waits;
 #[cfg(test)]
 mod tests;
 
-pub use lanes::{LaneCounts, is_receiving, lanes_wait};
+pub use lanes::{LaneCounts, is_receiving, lanes_wait, outstanding_count};
 pub use limit::{End, Evidence, Flow, Limit, LimitKind};
 pub use meter::{Interval, Meter, Totals};
 pub use sample::{DiskTimes, LaneFacts, Sample, ThreadTimes};

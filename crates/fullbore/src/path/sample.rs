@@ -53,6 +53,8 @@ pub struct Sample {
     pub at: Instant,
     /// What the connection's task slept for.
     pub waits: WaitTimes,
+    /// The time that requests have waited for their replies, of all requests together.
+    pub requests_waited: Duration,
     /// Its thread.
     pub thread: ThreadTimes,
     /// Its files.

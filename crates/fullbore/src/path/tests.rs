@@ -52,6 +52,7 @@ fn later(before: &Sample, wait: Wait, change: impl FnOnce(&mut Sample)) -> Sampl
     after.at = before.at + SECOND;
     after.waits.add(wait, ms(980));
     after.thread.running += ms(20);
+    after.requests_waited += 64 * SECOND;
     change(&mut after);
     after
 }
@@ -101,21 +102,24 @@ fn a_window_that_turns_around_once_per_round_trip_is_the_limit() {
 
 #[test]
 fn no_credit_while_the_kernel_is_behind_is_tcp_s_doing() {
+    let of = |is_app_limited| {
+        let mut before = start();
+        tcp(&mut before).notsent_bytes = Some(400_000);
+        tcp(&mut before).is_delivery_app_limited = Some(is_app_limited);
+        let after = later(&before, Wait::PeerWindow, |s| s.sent += 10_485_760);
+        let mut meter = Meter::default();
+        meter.on_sample(before);
+        meter.on_sample(after);
+        meter.latest().expect("ended").first.kind()
+    };
+    assert_eq!(of(false), LimitKind::TcpCongestion);
+    // A burst that was just written.
+    assert_eq!(of(true), LimitKind::PeerWindow);
     let limit = upload(10_485_760, Wait::PeerWindow, |sample| {
         tcp(sample).notsent_bytes = Some(400_000);
     });
     // Once may be chance: it counts at both ends of the interval.
     assert_eq!(limit.kind(), LimitKind::PeerWindow);
-    let mut before = start();
-    tcp(&mut before).notsent_bytes = Some(400_000);
-    let after = later(&before, Wait::PeerWindow, |sample| {
-        sample.sent += 10_485_760
-    });
-    let mut meter = Meter::default();
-    meter.on_sample(before);
-    meter.on_sample(after);
-    let limit = meter.latest().expect("ended").first;
-    assert_eq!(limit.kind(), LimitKind::TcpCongestion);
 }
 
 #[test]

@@ -61,6 +61,10 @@ impl WaitTimes {
 pub struct Waits {
     asleep: Option<(Wait, Instant)>,
     times: WaitTimes,
+    /// Requests without a reply, since when, and the sum of their waiting before.
+    outstanding: u32,
+    counted: Instant,
+    requests_waited: Duration,
 }
 
 impl Waits {
@@ -75,6 +79,21 @@ impl Waits {
         if let Some((wait, since)) = self.asleep.take() {
             self.times.add(wait, now.saturating_duration_since(since));
         }
+    }
+
+    /// So many requests are without a reply from now on.
+    pub fn on_outstanding(&mut self, now: Instant, count: usize) {
+        self.requests_waited = self.requests_waited(now);
+        self.counted = now;
+        self.outstanding = u32::try_from(count).unwrap_or(u32::MAX);
+    }
+
+    /// The time that requests have waited up to `now`, of all together.
+    #[must_use]
+    pub fn requests_waited(&self, now: Instant) -> Duration {
+        let since = now.saturating_duration_since(self.counted);
+        self.requests_waited
+            .saturating_add(since.saturating_mul(self.outstanding))
     }
 
     /// Times up to `now`, those of a sleep under way included.
@@ -112,5 +131,15 @@ mod tests {
         assert_eq!(times.total(), Duration::from_millis(80));
         let earlier = waits.times(at(50));
         assert_eq!(times.since(&earlier).total(), Duration::from_millis(50));
+    }
+
+    #[test]
+    fn requests_wait_side_by_side() {
+        let mut waits = Waits::default();
+        waits.on_outstanding(at(100), 3);
+        waits.on_outstanding(at(110), 1);
+        assert_eq!(waits.requests_waited(at(150)), Duration::from_millis(70));
+        waits.on_outstanding(at(150), 0);
+        assert_eq!(waits.requests_waited(at(900)), Duration::from_millis(70));
     }
 }
