@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The figures of benches/README.md: fullbore and OpenSSH in one run, alternating, medians.
 
-    benches/run.py [--rounds N] [--mib N] [--quick] [--only copy|backlog] [--write] [--check]
+    benches/run.py [--rounds N] [--mib N] [--quick] [--only copy|backlog|files|link] [--write] [--check]
 
 --write puts the tables into benches/README.md and README.md; --check fails when a floor is missed.
 """
@@ -25,7 +25,9 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "interop")]
 
 import backlog  # noqa: E402
+import files  # noqa: E402
 import harness  # noqa: E402
+import link  # noqa: E402
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -46,6 +48,7 @@ FLOORS = [
 # Two runs of the same program differ by this much here: "no slower" means within it.
 NOISE = 0.03
 PEAK_BYTES_MAX = 64 * MIB
+FLOORS_HEAD = "| figure | measured | floor | kept |"
 
 
 class Bench:
@@ -201,13 +204,46 @@ def write(path, mark, lines):
     path.write_text(head + start + "\n" + "\n".join(lines) + "\n" + end + tail)
 
 
+def copy_section(args):
+    bench = Bench(args)
+    try:
+        medians = bench.run()
+    finally:
+        bench.close()
+    checked = floors(medians)
+    head = [f"Medians of {args.rounds} alternating rounds, {args.mib} MiB in memory, {CIPHER}, loopback. {machine()}", ""]
+    table = [FLOORS_HEAD, "|---|---|---|---|", *[line for line, _ in checked]]
+    return [*head, *copy_table(medians), "", *table], all(kept for _, kept in checked)
+
+
+def backlog_section(args):
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
+        lines, kept = backlog.run([args.binary.resolve(), "sftp-server"], [SFTP_SERVER], folder, args.quick)
+    return [f"{machine()}", "", *lines], kept
+
+
+def files_section(args):
+    lines, kept = files.run(files.settings(args.binary.resolve(), 1 if args.quick else 3, args.quick))
+    return [f"{machine()}", "", *lines], kept
+
+
+def link_section(args):
+    rounds = 1 if args.quick else 3
+    lines, kept = link.run(args.binary.resolve(), rounds, args.quick)
+    return [f"Medians of {rounds} alternating rounds. {machine()}", "", *lines], kept
+
+
+# What can be measured; each gives the lines of its tables, and whether every floor was kept.
+SECTIONS = {"copy": copy_section, "backlog": backlog_section, "files": files_section, "link": link_section}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=Path, default=HERE.parent / "target/release/fullbore")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--mib", type=int, default=2048)
-    parser.add_argument("--quick", action="store_true", help="3 rounds of 256 MiB")
-    parser.add_argument("--only", choices=["copy", "backlog"])
+    parser.add_argument("--quick", action="store_true", help="fewer rounds of fewer bytes")
+    parser.add_argument("--only", choices=SECTIONS)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
@@ -215,28 +251,15 @@ def main():
         args.rounds, args.mib = 3, 256
     all_kept = True
     sections = {}
-    if args.only != "backlog":
-        bench = Bench(args)
-        try:
-            medians = bench.run()
-        finally:
-            bench.close()
-        checked = floors(medians)
-        all_kept &= all(kept for _, kept in checked)
-        head = [f"Medians of {args.rounds} alternating rounds, {args.mib} MiB in memory, {CIPHER}, loopback. {machine()}", ""]
-        table = ["| figure | measured | floor | kept |", "|---|---|---|---|", *[line for line, _ in checked]]
-        sections["copy"] = [*head, *copy_table(medians), "", *table]
-    if args.only != "copy":
-        with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
-            lines, kept = backlog.run([args.binary.resolve(), "sftp-server"], [SFTP_SERVER], folder, args.quick)
+    for mark in [args.only] if args.only else SECTIONS:
+        sections[mark], kept = SECTIONS[mark](args)
         all_kept &= kept
-        sections["backlog"] = [f"{machine()}", "", *lines]
     for mark, lines in sections.items():
         print("\n" + "\n".join(lines))
         if args.write:
             write(HERE / "README.md", mark, lines)
             if mark == "copy":
-                write(HERE.parent / "README.md", mark, lines[: lines.index("| figure | measured | floor | kept |") - 1])
+                write(HERE.parent / "README.md", mark, lines[: lines.index(FLOORS_HEAD) - 1])
     print("\nevery floor kept" if all_kept else "\na floor was missed")
     return 1 if args.check and not all_kept else 0
 
