@@ -11,7 +11,6 @@ mod output;
 mod plan;
 mod progress;
 mod serve;
-mod settings_file;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use fullbore::config::Environment as _;
 use fullbore::config::prompt::{Prompter as _, Secret};
+use fullbore::config::settings::{self, Value};
 use fullbore::config::text::{parse_size, reason};
 use fullbore::driver::environment::Machine;
 use fullbore::driver::random::SystemRandom;
@@ -23,7 +24,6 @@ use fullbore::server::serve::password::PasswordHash;
 use crate::args::{Kind, SERVE_FLAGS, ServeValues};
 use crate::exit::{self, Exit};
 use crate::output;
-use crate::settings_file::{self, Value};
 
 /// Serves until a signal says to stop.
 pub(crate) fn run(values: &ServeValues) -> Exit {
@@ -85,10 +85,10 @@ fn from_file(file: &Path) -> Result<Values, String> {
     let mut text = String::new();
     let opened = std::fs::File::open(file).map_err(|error| named(reason(&error)))?;
     opened
-        .take(settings_file::BYTES_MAX)
+        .take(settings::BYTES_MAX)
         .read_to_string(&mut text)
         .map_err(|error| named(reason(&error)))?;
-    let parsed = settings_file::parse(&text)
+    let parsed = settings::parse(&text)
         .map_err(|(line, what)| format!("serve: {} line {line}: {what}", file.display()))?;
     let mut values = Values::new();
     for (key, (line, value)) in parsed {

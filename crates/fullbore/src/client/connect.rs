@@ -23,7 +23,7 @@ use super::error::Error;
 use super::host_key::Trust;
 use super::host_keys;
 use super::login::{LoggedIn, Login};
-use super::proposal::{Haste, client_config};
+use super::proposal::{Haste, client_config, own_profiles};
 use super::remembered::Seen;
 use super::sftp::Sftp;
 use crate::config::Environment;
@@ -365,7 +365,8 @@ pub(super) fn start(
     let config = Arc::new(client_config(host, context, haste)?);
     let provider = Box::new(AwsLc::new(Box::new(SystemRandom::new())));
     let clock = context.clock;
-    let session = ClientSession::new(Ssh::client(config, provider, clock.now()));
+    let mut session = ClientSession::new(Ssh::client(config, provider, clock.now()));
+    session.set_own_profiles(own_profiles(context)?);
     let core = Core::new(clock, peer_name(host), session);
     tokio::task::spawn_local(core.clone().run(Pump::new(way.stream, clock)));
     Ok(Connection::new(core, way.carrier))

@@ -14,6 +14,7 @@ use super::lane::Lane;
 use super::sftp::Sftp;
 use super::tunnel::ChannelTunnel;
 use super::waiting::{Plain, wait};
+use crate::config::quirks::Quirks;
 use crate::transfer::TokenBucket;
 
 /// A connection that is logged in. Clones share it; it is closed when the last clone and
@@ -78,6 +79,16 @@ impl Connection {
     /// # Errors
     /// When the connection is over, or the server opens no channel or has no SFTP server.
     pub async fn open_sftp(&self) -> Result<Sftp, Error> {
+        let (open, most) = self.core.look(|state| {
+            let most = state.session.quirks().sessions_max;
+            (state.session.lanes_count(), most)
+        });
+        if let Some(most) = most
+            && open >= most as usize
+        {
+            let why = format!("the server serves {most} sessions on a connection");
+            return Err(Error::Closed(why.into()));
+        }
         let lane = Lane::open(self, fullbore_sftp::client::Config::default())?;
         lane.ready().await?;
         Ok(Sftp {
@@ -175,6 +186,11 @@ impl Connection {
     #[must_use]
     pub fn rtt(&self) -> Option<Duration> {
         self.core.look(|state| state.session.conn().rtt())
+    }
+
+    /// Something of what is known of the server by its name.
+    pub fn quirks<R>(&self, look: impl FnOnce(&Quirks) -> R) -> R {
+        self.core.look(|state| look(state.session.quirks()))
     }
 
     /// Counters of the connection.

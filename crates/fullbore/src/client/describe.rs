@@ -9,7 +9,7 @@ use crate::config::ssh_config::HostConfig;
 use crate::config::text::escape_for_display;
 
 impl Connection {
-    /// Peer, algorithms, login, and how long that took from the connected stream on.
+    /// Peer, what is known of it, algorithms, login, and how long that took from the connected stream on.
     pub(super) fn describe(&self, host: &HostConfig, method: &str, took: Duration) -> String {
         let mut text = format!(
             "{}: {}",
@@ -34,6 +34,11 @@ impl Connection {
                 if agreed.strict { ", strict" } else { "" },
             ));
         }
+        text.push_str(&format!(
+            "\n{}: taken for {}",
+            host.host_name,
+            self.quirks(crate::config::quirks::Quirks::describe)
+        ));
         let millis = took.as_secs_f64() * 1e3;
         text.push_str(&format!(
             "\n{}: {} logged in with {method}, {millis:.1} ms after connecting",

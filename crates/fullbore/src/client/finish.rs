@@ -17,8 +17,7 @@ impl Sftp {
     /// Whether the server is known to serve requests in the order in which they come.
     #[must_use]
     pub fn serves_in_order(&self) -> bool {
-        let core = &self.lane.connection.core;
-        core.look(|state| state.session.serves_in_order())
+        self.quirks(|quirks| quirks.serves_in_order)
     }
 
     /// Writes a short file's whole content, gives it attributes, brings it to stable storage, asks

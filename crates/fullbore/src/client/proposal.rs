@@ -32,6 +32,7 @@ use super::remembered::Seen;
 use crate::config::known_hosts::{
     HostName, KnownHosts, KnownTypes, Marker, order_host_key_algorithms,
 };
+use crate::config::quirks::{self, OwnProfile, Quirks};
 use crate::config::ssh_config::HostConfig;
 
 /// How much is sent ahead of the server's answers.
@@ -56,6 +57,7 @@ pub(super) fn client_config(
     let mut host_keys = known.ordered(host);
     let guess_kex = match haste {
         Haste::None | Haste::ByName => false,
+        Haste::AsSeen(seen) if !is_guess_understood(seen, context)? => false,
         Haste::AsSeen(seen) => prepare_guess(&mut kex, &mut host_keys, seen, |name| {
             known.may_prove_by(host, name)
         }),
@@ -81,6 +83,16 @@ pub(super) fn client_config(
             Haste::AsSeen(seen) => Some(seen.version.clone()),
         },
     })
+}
+
+/// What the user's file says of servers.
+pub(super) fn own_profiles(context: &Context) -> Result<Vec<OwnProfile>, Error> {
+    quirks::own(&*context.environment).map_err(|why| Error::Connect(why.into()))
+}
+
+fn is_guess_understood(seen: &Seen, context: &Context) -> Result<bool, Error> {
+    let own = own_profiles(context)?;
+    Ok(Quirks::of(&seen.version, &own).is_guess_understood)
 }
 
 fn transport_config(

@@ -12,6 +12,7 @@ use super::ahead::Ahead;
 use super::connection::{Connection, ExecOutput};
 use super::error::Error;
 use super::lane::{Lane, Progress, Transferred};
+use crate::config::quirks::Quirks;
 use crate::transfer::{FileIo, Span};
 
 /// An SFTP session. Clones share it; all of them live on one thread. Dropping the future of a call
@@ -57,13 +58,15 @@ impl Sftp {
             .with(|lane| lane.server_info().cloned().unwrap_or_default())
     }
 
-    /// Whether the server offers an extension; false until [`Sftp::ready`].
+    /// Whether the server offers an extension, and is known to serve it; false until [`Sftp::ready`].
     #[must_use]
     pub fn has_extension(&self, name: &str) -> bool {
-        self.lane.with(|lane| {
+        let is_ignored = |quirks: &Quirks| quirks.ignored_extensions.iter().any(|n| n == name);
+        let is_offered = self.lane.with(|lane| {
             lane.server_info()
                 .is_some_and(|info| info.has_extension(name))
-        })
+        });
+        is_offered && !self.quirks(is_ignored)
     }
 
     /// Asks without waiting: each answer is for the first call that asks the same, unless something
@@ -227,8 +230,12 @@ impl Sftp {
         self.name(Request::Readlink { path }).await
     }
 
-    /// Makes a symbolic link at `link` that points to `target`.
+    /// Makes a symbolic link at `link` that points to `target`, in the order that the server wants.
     pub async fn symlink(&self, target: &[u8], link: &[u8]) -> Result<(), Error> {
+        let (target, link) = match self.quirks(|quirks| quirks.symlink_link_first) {
+            true => (link, target),
+            false => (target, link),
+        };
         self.status(Request::Symlink { target, link }).await
     }
 
@@ -353,6 +360,11 @@ impl Sftp {
     /// When the connection is over or the server runs no commands.
     pub async fn exec(&self, command: &[u8]) -> Result<ExecOutput, Error> {
         self.lane.connection.exec(command).await
+    }
+
+    /// Something of what is known of the server by its name.
+    pub fn quirks<R>(&self, look: impl FnOnce(&Quirks) -> R) -> R {
+        self.lane.connection.quirks(look)
     }
 
     /// The connection that carries the session.

@@ -16,6 +16,8 @@ pub mod known_hosts;
 pub mod pattern;
 pub mod prompt;
 mod public_key;
+pub mod quirks;
+pub mod settings;
 pub mod ssh_config;
 pub mod text;
 

@@ -8,6 +8,7 @@ use fullbore_sftp::client::{self as sftp, Blocks, Client};
 use fullbore_ssh::{ChannelId, Connection, Event as SshEvent};
 
 use super::{TRANSMIT_BYTES, TRANSMIT_BYTES_BEFORE_AUTH};
+use crate::config::quirks::{OwnProfile, Quirks};
 
 /// What the application should know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,13 +96,10 @@ pub struct ClientSession {
     is_touched: bool,
     /// The lane that writes first next time.
     turn: usize,
-    /// Known to serve SFTP requests in order: they need not wait for VERSION.
-    serves_in_order: bool,
+    /// What is known of the server; the defaults until it has said its name.
+    quirks: Quirks,
+    own_profiles: Vec<OwnProfile>,
 }
-
-/// Servers that read SFTP requests from one buffer, one after the other, whatever comes behind INIT:
-/// how their version lines go on behind the protocol version.
-const SERVES_IN_ORDER: [&[u8]; 2] = [b"OpenSSH_", b"fullbore_"];
 
 impl ClientSession {
     /// A session over a connection at its start.
@@ -113,15 +111,20 @@ impl ClientSession {
             lanes: Vec::new(),
             is_touched: false,
             turn: 0,
-            serves_in_order: false,
+            quirks: Quirks::default(),
+            own_profiles: Vec::new(),
         }
     }
 
-    /// Whether the server is one that is known to serve requests in the order in which they come,
-    /// as far as its name tells. False until it has said it.
+    /// Sets what the user says of servers; before the server has said its name.
+    pub fn set_own_profiles(&mut self, profiles: Vec<OwnProfile>) {
+        self.own_profiles = profiles;
+    }
+
+    /// What is known of the server, as far as its name tells: the defaults until it has said it.
     #[must_use]
-    pub const fn serves_in_order(&self) -> bool {
-        self.serves_in_order
+    pub const fn quirks(&self) -> &Quirks {
+        &self.quirks
     }
 
     /// The connection.
@@ -152,9 +155,7 @@ impl ClientSession {
         let ch = self.conn.open_session(now)?;
         self.conn.subsystem(ch, "sftp")?;
         let mut client = Client::new(config);
-        if self.serves_in_order {
-            client.pipeline_init();
-        }
+        prepare(&mut client, &self.quirks);
         self.lanes.push(Lane {
             ch,
             client,
@@ -165,6 +166,15 @@ impl ClientSession {
             error: None,
         });
         Ok(ch)
+    }
+
+    /// Lanes that are open.
+    #[must_use]
+    pub fn lanes_count(&self) -> usize {
+        self.lanes
+            .iter()
+            .filter(|lane| lane.error.is_none())
+            .count()
     }
 
     /// The SFTP client on a lane; it stays readable after the lane's end.
@@ -440,13 +450,9 @@ impl ClientSession {
 
     /// The server has said its name.
     fn learn_peer(&mut self) {
-        let name = self.conn.remote_version().strip_prefix(b"SSH-2.0-");
-        let name = name.unwrap_or_default();
-        self.serves_in_order = SERVES_IN_ORDER.iter().any(|n| name.starts_with(n));
-        if self.serves_in_order {
-            for lane in &mut self.lanes {
-                lane.client.pipeline_init();
-            }
+        self.quirks = Quirks::of(self.conn.remote_version(), &self.own_profiles);
+        for lane in &mut self.lanes {
+            prepare(&mut lane.client, &self.quirks);
         }
     }
 
@@ -470,6 +476,16 @@ impl ClientSession {
         let kept = n.min(SAID_BYTES_MAX - lane.said.len());
         lane.said.extend_from_slice(&view[..kept]);
         self.conn.consume_stderr(now, lane.ch, n);
+    }
+}
+
+/// Has a lane behave as the server wants it.
+fn prepare(client: &mut Client, quirks: &Quirks) {
+    if quirks.serves_in_order {
+        client.pipeline_init();
+    }
+    if let Some(len) = quirks.request_len_max {
+        client.set_request_len_unless_told(len);
     }
 }
 

@@ -410,13 +410,20 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         wanted
     }
 
-    /// A refusal to set attributes is a warning.
+    /// A refusal to set attributes is a warning; one, where the server never does.
     pub(super) fn attributes_set(
         &self,
         job: &FileJob<'_>,
         result: Result<(), Fault>,
     ) -> Result<(), Fault> {
         match result {
+            Err(fault) if fault.kind == FaultKind::Unsupported => {
+                if self.tally.is_first_without_attributes() {
+                    let text = format!("mode and times were not set, nor will others be: {fault}");
+                    self.warn(self.target.prefix(), job.target, &text);
+                }
+                Ok(())
+            }
             Err(fault) if fault.kind != FaultKind::Lost => {
                 let text = format!("mode and times were not set: {fault}");
                 self.warn(self.target.prefix(), job.target, &text);

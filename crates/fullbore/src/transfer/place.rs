@@ -112,8 +112,9 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         }
         let file = match self.target.open(temp, OpenHow::Existing).await {
             Ok(file) => file,
-            Err(fault) if fault.kind == FaultKind::Denied => {
-                // It was given its final, read-only mode before it was interrupted.
+            Err(fault) if matches!(fault.kind, FaultKind::Denied | FaultKind::Unsupported) => {
+                // It was given its final, read-only mode before it was interrupted; or the server
+                // cannot go on with a file.
                 return Ok((self.recreate_temp(temp, mode).await?, None));
             }
             Err(fault) => return Err(fault),

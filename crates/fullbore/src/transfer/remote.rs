@@ -1,5 +1,6 @@
 //! An SFTP session as a place that has files.
 
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -30,6 +31,9 @@ const READDIRS_IN_FLIGHT_MAX: usize = 16;
 /// The same for the first batch: a folder of 300 names is listed, and its end told, in one round trip.
 const READDIRS_AT_FIRST: usize = 4;
 
+/// With so many handles or fewer, a CLOSE is waited for before the next OPEN.
+const HANDLES_FEW: usize = 64;
+
 /// A copy under way writes more often than that, and servers tell times in whole seconds.
 const WRITERS_SHOW_AFTER: Duration = Duration::from_millis(1100);
 
@@ -43,6 +47,14 @@ pub struct SftpSide {
     sftp: Sftp,
     prefix: String,
     handles: Rc<Handles>,
+    refused: Rc<Refused>,
+}
+
+/// What the server was asked for and does not know: not asked again in this run.
+#[derive(Debug, Default)]
+struct Refused {
+    attributes: Cell<bool>,
+    extensions: RefCell<Vec<String>>,
 }
 
 /// A folder of a server that is being listed.
@@ -64,6 +76,7 @@ impl SftpSide {
             sftp,
             prefix: prefix.into(),
             handles: Rc::default(),
+            refused: Rc::default(),
         }
     }
 
@@ -75,7 +88,50 @@ impl SftpSide {
 
     async fn offers(&self, extension: &str) -> Result<bool, Fault> {
         self.sftp.ready().await?;
-        Ok(self.sftp.has_extension(extension))
+        let is_refused = self
+            .refused
+            .extensions
+            .borrow()
+            .iter()
+            .any(|e| e == extension);
+        Ok(self.sftp.has_extension(extension) && !is_refused)
+    }
+
+    /// Remembers an extension that the server announces and does not know.
+    fn note_extension<T>(&self, extension: &str, result: Result<T, Error>) -> Result<T, Fault> {
+        let result = result.map_err(Fault::from);
+        if matches!(&result, Err(fault) if fault.kind == FaultKind::Unsupported) {
+            self.refused
+                .extensions
+                .borrow_mut()
+                .push(extension.to_owned());
+        }
+        result
+    }
+
+    fn sets_attributes(&self) -> bool {
+        !self.refused.attributes.get() && self.sftp.quirks(|quirks| quirks.sets_attributes)
+    }
+
+    /// Sets attributes, but those that the server does not set.
+    async fn set(
+        &self,
+        attrs: Attrs,
+        request: impl AsyncFnOnce(&Attrs) -> Result<(), Error>,
+    ) -> Result<(), Fault> {
+        // A size is content.
+        if attrs.size.is_none() && !self.sets_attributes() {
+            return Err(no_attributes());
+        }
+        let result = request(&attrs).await.map_err(Fault::from);
+        self.note_attributes(&result);
+        result
+    }
+
+    fn note_attributes(&self, result: &Result<(), Fault>) {
+        if matches!(result, Err(fault) if fault.kind == FaultKind::Unsupported) {
+            self.refused.attributes.set(true);
+        }
     }
 
     /// What an attempt to open came to. A refusal without a reason may be for want of handles.
@@ -99,7 +155,8 @@ impl SftpSide {
     /// Several requests for names at once, and what they brought.
     async fn read_names(&self, listing: &mut SftpListing) -> Result<Batch, Fault> {
         let mut pool = Pool::new();
-        for _ in 0..listing.in_flight {
+        let most = self.sftp.quirks(|quirks| quirks.readdirs_max);
+        for _ in 0..listing.in_flight.min(most) {
             pool.push(self.sftp.readdir(&listing.handle));
         }
         let mut batch = Batch::default();
@@ -164,6 +221,10 @@ fn moved(result: Result<Transferred, Error>, span: Span) -> Moved {
             fault: Some(error.into()),
         },
     }
+}
+
+fn no_attributes() -> Fault {
+    Fault::new(FaultKind::Unsupported, "the server does not set them")
 }
 
 fn not_written(error: Error) -> Fault {
@@ -259,11 +320,26 @@ impl Side for SftpSide {
     fn handles_max(&self) -> Option<usize> {
         let told = self.sftp.server_info().open_handles_max();
         let told = told.map(|max| usize::try_from(max).unwrap_or(usize::MAX));
-        told.into_iter().chain(self.handles.learned()).min()
+        let known = self.sftp.quirks(|quirks| quirks.handles_max);
+        // What the server says itself is better than what is said of it.
+        told.or(known)
+            .into_iter()
+            .chain(self.handles.learned())
+            .min()
     }
 
     async fn open(&self, path: &[u8], how: OpenHow) -> Result<Handle, Fault> {
-        let both = OpenFlags::READ.with(OpenFlags::WRITE);
+        let (opens_for_both, writes_anywhere) = self
+            .sftp
+            .quirks(|quirks| (quirks.opens_for_both, quirks.writes_anywhere));
+        if how == OpenHow::Existing && !writes_anywhere {
+            let text = "the server writes no file twice";
+            return Err(Fault::new(FaultKind::Unsupported, text));
+        }
+        let both = match opens_for_both {
+            true => OpenFlags::READ.with(OpenFlags::WRITE),
+            false => OpenFlags::WRITE,
+        };
         let (flags, permissions) = match how {
             OpenHow::Read => (OpenFlags::READ, None),
             OpenHow::Create(mode) => {
@@ -293,7 +369,8 @@ impl Side for SftpSide {
     async fn release(&self, file: Handle) {
         // Nothing was written through it: a failing close says nothing about the copy. It is waited
         // for where the next OPEN may be looked at before it, and handles are few.
-        let _ = match self.handles.learned().is_some() && !self.sftp.serves_in_order() {
+        let is_waited_for = self.handles_max().is_some_and(|max| max <= HANDLES_FEW);
+        let _ = match is_waited_for && !self.sftp.serves_in_order() {
             true => self.sftp.close(&file).await,
             false => self.sftp.release(&file).await,
         };
@@ -306,17 +383,31 @@ impl Side for SftpSide {
 
     async fn finish(&self, file: Handle, whole: &Whole<'_>) -> Result<Finished<Fault>, Fault> {
         let can_sync = !whole.fsync || self.offers(ext::FSYNC).await?;
-        let fsync = whole.fsync && can_sync;
-        let done = self.sftp.finish(&file, &Whole { fsync, ..*whole }).await;
+        let sets_attributes = whole.attrs == Attrs::EMPTY || self.sets_attributes();
+        let wanted = Whole {
+            fsync: whole.fsync && can_sync,
+            attrs: if sets_attributes {
+                whole.attrs
+            } else {
+                Attrs::EMPTY
+            },
+            bytes: whole.bytes,
+        };
+        let done = self.sftp.finish(&file, &wanted).await;
         self.handles.on_closed();
         let done = done?;
+        let attributes = match sets_attributes {
+            true => done.attributes.map_err(Fault::from),
+            false => Err(no_attributes()),
+        };
+        self.note_attributes(&attributes);
         let synced = match can_sync {
             true => done.synced.map_err(Fault::from),
             false => Err(Fault::new(FaultKind::Unsupported, "not offered")),
         };
         Ok(Finished {
             written: done.written.map_err(not_written),
-            attributes: done.attributes.map_err(Fault::from),
+            attributes,
             synced,
             size: done.size.map_err(Fault::from),
             closed: done.closed.map_err(Fault::from),
@@ -332,18 +423,20 @@ impl Side for SftpSide {
     }
 
     async fn fsetstat(&self, file: &Handle, attrs: Attrs) -> Result<(), Fault> {
-        Ok(self.sftp.fsetstat(file, &attrs).await?)
+        self.set(attrs, async |attrs| self.sftp.fsetstat(file, attrs).await)
+            .await
     }
 
     async fn setstat(&self, path: &[u8], attrs: Attrs) -> Result<(), Fault> {
-        Ok(self.sftp.setstat(path, &attrs).await?)
+        self.set(attrs, async |attrs| self.sftp.setstat(path, attrs).await)
+            .await
     }
 
     async fn fsync(&self, file: &Handle) -> Result<(), Fault> {
         if !self.offers(ext::FSYNC).await? {
             return Err(Fault::new(FaultKind::Unsupported, "not offered"));
         }
-        Ok(self.sftp.fsync(file).await?)
+        self.note_extension(ext::FSYNC, self.sftp.fsync(file).await)
     }
 
     /// SFTP has no such request; OpenSSH's fsync is for files.
@@ -371,7 +464,7 @@ impl Side for SftpSide {
         if !self.offers(ext::POSIX_RENAME).await? {
             return Err(Fault::new(FaultKind::Unsupported, "not offered"));
         }
-        Ok(self.sftp.posix_rename(from, to).await?)
+        self.note_extension(ext::POSIX_RENAME, self.sftp.posix_rename(from, to).await)
     }
 
     async fn read_to(

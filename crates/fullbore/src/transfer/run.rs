@@ -62,6 +62,7 @@ impl Default for Options {
 pub(crate) struct Tally {
     summary: Cell<Summary>,
     next_number: Cell<u64>,
+    is_without_attributes: Cell<bool>,
 }
 
 impl Tally {
@@ -75,6 +76,11 @@ impl Tally {
         let number = self.next_number.get();
         self.next_number.set(number + 1);
         number
+    }
+
+    /// Whether this is the first time that attributes cannot be set.
+    pub(crate) fn is_first_without_attributes(&self) -> bool {
+        !self.is_without_attributes.replace(true)
     }
 
     pub(crate) fn add_bytes(&self, bytes: u64) {

@@ -435,6 +435,12 @@ impl<S: Side, D: Side> Walk<'_, '_, S, D> {
             Err(fault) if fault.kind == FaultKind::Lost => {
                 Err(self.fail(&paths.source, None, fault))
             }
+            Err(fault)
+                if fault.kind == FaultKind::Unsupported
+                    && !self.run.tally.is_first_without_attributes() =>
+            {
+                Ok(())
+            }
             Err(fault) => {
                 let text = format!("mode and times were not set: {fault}");
                 self.run

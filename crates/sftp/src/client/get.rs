@@ -186,6 +186,16 @@ impl Get {
         Ok(is_evidence.then_some(n))
     }
 
+    /// The READ at `offset` was refused for its length: it is asked again, in shorter ones.
+    pub(super) fn on_refused(&mut self, offset: u64) {
+        let piece = self
+            .pieces
+            .get_mut(&offset)
+            .expect("an outstanding READ has its piece");
+        piece.state = State::Queued;
+        self.again.push_back(offset);
+    }
+
     /// The READ at `offset` was answered with end of file.
     pub(super) fn on_eof(&mut self, offset: u64) {
         let piece = self

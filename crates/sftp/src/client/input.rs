@@ -4,7 +4,9 @@
 use fullbore_base::Instant;
 
 use super::bulk::{Blocks, BulkId, Direction, Handle};
-use super::config::{PIECE_LEN_MIN, REPLY_BYTES_MAX, REPLY_LEN_MAX, STATUS_TEXT_MAX};
+use super::config::{
+    PIECE_LEN_MIN, REPLY_BYTES_MAX, REPLY_LEN_MAX, REQUEST_LEN_MIN, STATUS_TEXT_MAX,
+};
 use super::error::{BulkError, Error, Misbehaviour};
 use super::server_info::ServerInfo;
 use super::table::{Expect, Purpose};
@@ -197,6 +199,7 @@ impl Client {
             return;
         };
         self.outstanding_bytes -= u64::from(len);
+        self.note_length(bulk, offset, len, n);
         let Some(state) = self.bulks.get_mut(bulk) else {
             return;
         };
@@ -204,14 +207,45 @@ impl Client {
         if state.error.is_none()
             && let Direction::Get(get) = &mut state.direction
         {
-            self.stats.short_replies += u64::from(n < len && !get.is_past_hint(offset, n));
             match get.on_data(offset, n) {
                 Ok(None) => {}
-                Ok(Some(len)) => state.request_len = state.request_len.min(len),
+                Ok(Some(len)) => {
+                    state.request_len = state.request_len.min(len);
+                    self.note_cut(bulk, len);
+                }
                 Err(error) => state.fail(error),
             }
         }
         self.settle(bulk);
+    }
+
+    /// What the answer to a READ says of its length.
+    fn note_length(&mut self, bulk: BulkId, offset: u64, len: u32, n: u32) {
+        let inside = match self.bulks.get(bulk).map(|bulk| &bulk.direction) {
+            Some(Direction::Get(get)) => !get.is_past_hint(offset, n),
+            Some(Direction::Put(_)) | None => false,
+        };
+        if n >= len {
+            self.read_len.on_full(len);
+            self.write_len.allow(self.read_len.len());
+        } else if inside && n >= REQUEST_LEN_MIN {
+            self.stats.short_replies += 1;
+            self.read_len.on_cut(len, n);
+        } else {
+            self.stats.short_replies += u64::from(inside);
+            self.read_len.on_answered(len);
+        }
+    }
+
+    /// The READs of one transfer are cut to `n`: if those of another were, too, it is the server.
+    fn note_cut(&mut self, bulk: BulkId, n: u32) {
+        if self
+            .cut
+            .is_some_and(|(other, len)| other != bulk && len == n)
+        {
+            self.read_len.on_shown(n);
+        }
+        self.cut = Some((bulk, n));
     }
 
     /// Takes one whole message that is no DATA of a transfer.
@@ -248,7 +282,7 @@ impl Client {
             Purpose::Read { bulk, offset, len } => {
                 let (code, text) = status_of(packet.kind, &reply)?;
                 self.end_request(id, len);
-                self.on_read_status(bulk, offset, code, text)?;
+                self.on_read_status(bulk, offset, len, code, text)?;
             }
             Purpose::Write { bulk, offset, len } => {
                 let (code, text) = status_of(packet.kind, &reply)?;
@@ -301,6 +335,7 @@ impl Client {
         &mut self,
         id: BulkId,
         offset: u64,
+        len: u32,
         code: Code,
         text: &[u8],
     ) -> Result<(), Error> {
@@ -310,10 +345,13 @@ impl Client {
             }
             .into());
         }
+        let is_too_long = code != Code::Eof && self.read_len.on_refused(len);
+        self.read_len.on_answered(len);
         if let Some(bulk) = self.bulks.get_mut(id) {
             bulk.outstanding -= 1;
             match &mut bulk.direction {
                 Direction::Get(get) if code == Code::Eof => get.on_eof(offset),
+                Direction::Get(get) if is_too_long => get.on_refused(offset),
                 Direction::Get(_) | Direction::Put(_) => bulk.fail(refusal(code, text, offset)),
             }
         }
@@ -322,16 +360,20 @@ impl Client {
     }
 
     fn on_write_status(&mut self, id: BulkId, offset: u64, len: u32, code: Code, text: &[u8]) {
+        let is_too_long = code != Code::Ok && self.write_len.on_refused(len);
+        if code == Code::Ok {
+            self.write_len.on_full(len);
+        }
         if let Some(bulk) = self.bulks.get_mut(id) {
             bulk.outstanding -= 1;
-            if code == Code::Ok {
-                bulk.bytes += u64::from(len);
-                if let Direction::Put(put) = &mut bulk.direction {
+            match &mut bulk.direction {
+                Direction::Put(put) if code == Code::Ok => {
                     put.on_ok(offset);
+                    bulk.bytes += u64::from(len);
+                    self.note_progress(id);
                 }
-                self.note_progress(id);
-            } else {
-                bulk.fail(refusal(code, text, offset));
+                Direction::Put(put) if is_too_long => put.on_refused(offset),
+                Direction::Put(_) | Direction::Get(_) => bulk.fail(refusal(code, text, offset)),
             }
         }
         self.settle(id);

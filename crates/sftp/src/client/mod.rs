@@ -20,6 +20,7 @@ mod get;
 mod input;
 mod output;
 mod put;
+mod request_len;
 mod server_info;
 mod table;
 
@@ -39,6 +40,7 @@ pub use server_info::ServerInfo;
 
 use bulk::{Bulk, Bulks, Direction};
 use config::{BULKS_MAX, QUEUE_BYTES_MAX, REPLY_BYTES_MAX, REQUEST_LEN_MIN, REQUESTS_RESERVED};
+use request_len::RequestLen;
 use table::{Expect, Purpose, Table};
 
 use crate::proto::{LEN_WORD, Packet, Reply, Request};
@@ -114,8 +116,10 @@ pub struct Client {
     /// INIT was sent.
     is_started: bool,
     server: Option<ServerInfo>,
-    read_len: u32,
-    write_len: u32,
+    read_len: RequestLen,
+    write_len: RequestLen,
+    /// A transfer whose READs were cut, and to what.
+    cut: Option<(BulkId, u32)>,
     table: Table,
     /// Encoded requests on their way to the outlet.
     queue: ByteQueue,
@@ -144,12 +148,14 @@ impl Client {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let len = config::REQUEST_LEN_DEFAULT.min(config.request_len_max);
+        let read_len = RequestLen::new(len, config.request_len_max);
         Self {
             config,
             is_started: false,
             server: None,
-            read_len: len,
-            write_len: len,
+            read_len,
+            write_len: RequestLen::new(len, len),
+            cut: None,
             table: Table::default(),
             queue: ByteQueue::new(2 * QUEUE_BYTES_MAX),
             held: ByteQueue::new(QUEUE_BYTES_MAX),
@@ -226,14 +232,31 @@ impl Client {
     /// Length of READs now, in bytes.
     #[must_use]
     pub const fn read_len(&self) -> u32 {
-        self.read_len
+        self.read_len.len()
     }
 
     /// Length of WRITEs now, in bytes. An outlet must at times have room for one such, with up to
     /// 300 bytes of header.
     #[must_use]
     pub const fn write_len(&self) -> u32 {
-        self.write_len
+        self.write_len.len()
+    }
+
+    /// Sets how long READs and WRITEs may become where the server does not say: what is known of it.
+    pub fn set_request_len_unless_told(&mut self, max: u32) {
+        let max = max.clamp(
+            REQUEST_LEN_MIN,
+            self.config.request_len_max.max(REQUEST_LEN_MIN),
+        );
+        if self
+            .server
+            .as_ref()
+            .is_none_or(|server| !server.has_limits())
+        {
+            self.read_len.limit(max);
+            self.write_len.limit(max);
+            self.write_len.allow(max);
+        }
     }
 
     /// Says that the server is known to serve in order from one input buffer, so that requests may go
@@ -549,11 +572,11 @@ impl Client {
         let Some(server) = &self.server else { return };
         let max = self.config.request_len_max;
         let clamp = |limit: u64| (limit.min(u64::from(max)) as u32).max(REQUEST_LEN_MIN.min(max));
-        if let Some(len) = server.read_len() {
-            self.read_len = clamp(len);
+        if let Some(len) = server.read_len().map(clamp) {
+            self.read_len = RequestLen::new(len, len);
         }
-        if let Some(len) = server.write_len() {
-            self.write_len = clamp(len);
+        if let Some(len) = server.write_len().map(clamp) {
+            self.write_len = RequestLen::new(len, len);
         }
     }
 

@@ -144,7 +144,7 @@ impl Client {
         let Direction::Get(get) = &mut bulk.direction else {
             return;
         };
-        let size = self.read_len.min(bulk.request_len);
+        let size = self.read_len.next().min(bulk.request_len);
         let Some((offset, len)) = get.next_read(size) else {
             return;
         };
@@ -171,6 +171,7 @@ impl Client {
             "a batch is far below the queue's limit"
         );
         bulk.outstanding += 1;
+        self.read_len.on_sent(len);
         self.outstanding_bytes += u64::from(len);
         self.stats.requests += 1;
     }
@@ -182,7 +183,8 @@ impl Client {
         };
         let offset = put.next();
         let head_len = write_header_len(bulk.handle.as_bytes().len());
-        let len_max = u64::from(self.write_len.min(bulk.request_len)).min(put.room()) as usize;
+        let len = self.write_len.next().min(bulk.request_len);
+        let len_max = u64::from(len).min(put.room()) as usize;
         if len_max == 0 {
             bulk.fail(BulkError::TooLong);
             return Sent::Ended;
@@ -228,6 +230,7 @@ impl Client {
             }
         };
         put.on_sent(n);
+        self.write_len.on_sent(n);
         bulk.outstanding += 1;
         self.table.set_purpose(request_id, purpose(n));
         self.outstanding_bytes += u64::from(n);

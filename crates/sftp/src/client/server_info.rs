@@ -59,6 +59,11 @@ impl ServerInfo {
             .filter(|&max| max > 0)
     }
 
+    /// Whether it has said its limits.
+    pub(super) const fn has_limits(&self) -> bool {
+        self.limits.is_some()
+    }
+
     pub(super) fn set_limits(&mut self, limits: Limits) {
         self.limits = Some(limits);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fullbore_base::{ByteQueue, Instant, Rng};
 
-use super::config::{REPLY_LEN_MAX, REQUEST_LEN_DEFAULT};
+use super::config::{REPLY_LEN_MAX, REQUEST_LEN_DEFAULT, REQUEST_LEN_MAX};
 use super::*;
 use crate::Put;
 use crate::proto::{
@@ -86,6 +86,10 @@ struct Peer {
     /// The file gets this, all at once, when it is first read at its end.
     grows: Vec<u8>,
     refuse_from: Option<u64>,
+    /// Longer READs and WRITEs are refused.
+    refuse_longer: u32,
+    /// How many were.
+    refused: usize,
     requests: usize,
     outstanding_most: usize,
     largest: u32,
@@ -104,6 +108,8 @@ impl Peer {
             cuts: false,
             grows: Vec::new(),
             refuse_from: None,
+            refuse_longer: u32::MAX,
+            refused: 0,
             requests: 0,
             outstanding_most: 0,
             largest: 0,
@@ -145,6 +151,14 @@ impl Peer {
                 if offset >= refuse_from =>
             {
                 self.status(id, Code::Failure, b"no space left on device");
+            }
+            Request::Read { len, .. } if len > self.refuse_longer => {
+                self.refused += 1;
+                self.status(id, Code::BadMessage, b"message too long");
+            }
+            Request::Write { data, .. } if data.len() > self.refuse_longer as usize => {
+                self.refused += 1;
+                self.status(id, Code::BadMessage, b"message too long");
             }
             Request::Read { offset, len, .. } => self.read(id, offset as usize, len),
             Request::Write { offset, data, .. } => {
@@ -388,6 +402,65 @@ fn request_size_shrinks_to_what_the_server_gives() {
     // At 8 KiB each 5,120 are needed; the first 16 MiB were asked for at 32 KiB, and each of
     // these 512 is cut into four.
     assert!(bench.peer.requests < 5_300, "{}", bench.peer.requests);
+}
+
+#[test]
+fn request_size_grows_on_evidence_where_the_server_says_nothing() {
+    let size = 12 << 20;
+    let mut bench = Bench::new(Peer::new(1, pattern(1, size)), 1 << 20);
+    bench.client.set_outstanding_bytes_max(1 << 20);
+    assert_eq!(bench.get(size as u64).end, size as u64);
+    assert!(bench.local.target == bench.peer.file);
+    assert_eq!(bench.client.read_len(), REQUEST_LEN_MAX);
+    assert_eq!(
+        bench.client.write_len(),
+        REQUEST_LEN_DEFAULT,
+        "nothing was written"
+    );
+    // What READs have shown to fit is tried with WRITEs, step by step.
+    bench.put(pattern(2, size));
+    assert!(bench.peer.file == bench.local.source);
+    assert_eq!(bench.client.write_len(), REQUEST_LEN_MAX);
+}
+
+#[test]
+fn uploads_alone_stay_at_what_every_server_takes_unless_more_is_known() {
+    for (known, len) in [(None, REQUEST_LEN_DEFAULT), (Some(64 * 1024), 64 * 1024)] {
+        let mut bench = Bench::new(Peer::new(1, Vec::new()), 1 << 20);
+        if let Some(len) = known {
+            bench.client.set_request_len_unless_told(len);
+        }
+        bench.put(pattern(2, 12 << 20));
+        assert!(bench.peer.file == bench.local.source);
+        assert_eq!((bench.peer.largest, bench.client.write_len()), (len, len));
+    }
+}
+
+#[test]
+fn one_request_that_is_too_long_is_sent_again_shorter_and_is_the_last() {
+    for limit in [32 * 1024, 64 * 1024, 100_000] {
+        let mut peer = Peer::new(1, pattern(1, 12 << 20));
+        peer.refuse_longer = limit;
+        let mut bench = Bench::new(peer, 1 << 20);
+        bench.client.set_outstanding_bytes_max(1 << 20);
+        let report = bench.get(12 << 20);
+        assert!(report.error.is_none(), "{:?}", report.error);
+        assert!(bench.local.target == bench.peer.file);
+        assert_eq!(bench.peer.refused, 1);
+        let taken = bench.client.read_len();
+        assert!(taken <= limit && 2 * taken > limit, "{taken} of {limit}");
+
+        let mut peer = Peer::new(1, Vec::new());
+        peer.refuse_longer = limit;
+        let mut bench = Bench::new(peer, 1 << 20);
+        bench.client.set_outstanding_bytes_max(1 << 20);
+        bench.client.set_request_len_unless_told(REQUEST_LEN_MAX);
+        let report = bench.put(pattern(2, 12 << 20));
+        assert!(report.error.is_none(), "{:?}", report.error);
+        assert!(bench.peer.file == bench.local.source);
+        assert_eq!(bench.peer.refused, 1);
+        assert_eq!(bench.client.write_len(), taken);
+    }
 }
 
 #[test]

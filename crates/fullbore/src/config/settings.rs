@@ -1,4 +1,4 @@
-//! The settings file of `serve`: `key = value` lines, a part of TOML.
+//! Settings files of our own (`serve`'s, quirks): `key = value` lines, a part of TOML.
 //!
 //! Values are strings ("basic" with the escapes `\" \\ \n \t`, or 'literal'), whole numbers, `true`,
 //! `false`, and lists of strings on one line. Written here because the flags need no more of TOML, and
@@ -7,14 +7,16 @@
 use std::collections::BTreeMap;
 
 /// The longest file that is read, in bytes. Ours.
-pub(crate) const BYTES_MAX: u64 = 1 << 20;
+pub const BYTES_MAX: u64 = 1 << 20;
 
 /// A value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Value {
+pub enum Value {
+    /// `true` or `false`.
     Switch(bool),
     /// A string, or a number as written.
     One(String),
+    /// A list of strings.
     Many(Vec<String>),
 }
 
@@ -22,7 +24,7 @@ pub(crate) enum Value {
 ///
 /// # Errors
 /// The line, from 1, and what is wrong with it.
-pub(crate) fn parse(text: &str) -> Result<BTreeMap<String, (usize, Value)>, (usize, String)> {
+pub fn parse(text: &str) -> Result<BTreeMap<String, (usize, Value)>, (usize, String)> {
     let mut values = BTreeMap::new();
     for (index, line) in text.lines().enumerate() {
         let number = index + 1;
