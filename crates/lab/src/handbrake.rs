@@ -120,7 +120,11 @@ fn bytes_for(way: Way, path: &Path) -> u64 {
     let by_path = (path.rate.bytes_per_sec() * FULL_SECONDS).min(BYTES_MAX);
     match way.window() {
         None => by_path,
-        Some(window) => by_path.min(window * ROUNDS_MAX),
+        Some(window) => {
+            let rounds =
+                FULL_SECONDS * 1_000_000_000 / u64::try_from(path.rtt.as_nanos()).unwrap_or(1);
+            by_path.min(window * rounds.max(ROUNDS_MIN))
+        }
     }
 }
 
@@ -128,8 +132,8 @@ fn bytes_for(way: Way, path: &Path) -> u64 {
 const FULL_SECONDS: u64 = 8;
 /// Bytes of a transfer at most.
 const BYTES_MAX: u64 = 256 << 20;
-/// Round trips that a way with a window is run for at most.
-const ROUNDS_MAX: u64 = 200;
+/// Round trips that a way with a window is run for at least.
+const ROUNDS_MIN: u64 = 40;
 
 /// One way over one link.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,8 +1,6 @@
 //! A stream on a session channel, as `scp -O` or `ssh host cat` have it: the server sends as much
 //! as the window lets it, the client consumes at its own pace.
 
-use std::time::Duration;
-
 use fullbore_base::{Instant, Outlet, Rate, TxBuf};
 use fullbore_sim::{Endpoint, Pair};
 use fullbore_ssh::auth::AuthAnswer;
@@ -10,6 +8,7 @@ use fullbore_ssh::connection::ConnectionConfig;
 use fullbore_ssh::transport::HostKeyVerified;
 use fullbore_ssh::{ChannelId, Connection, Event};
 
+use super::session::SAMPLE_MIN;
 use super::{DEADLINE, Path, Run, Sampler};
 
 /// How the receiver sizes its window.
@@ -115,7 +114,7 @@ impl Flow {
             left: self.bytes,
         };
         let mut pair = Pair::new(self.path.pair(self.seed), client, server);
-        let every = (self.path.rtt / 4).max(Duration::from_millis(5));
+        let every = self.path.rtt.max(SAMPLE_MIN);
         pair.run(
             DEADLINE,
             |pair| pair.a.first_at.is_some() || pair.a.error.is_some(),

@@ -51,7 +51,7 @@ impl Get {
         };
         let mut pair = Pair::new(self.path.pair(self.seed), client, server);
         let stop = pair.run(DEADLINE, |pair| pair.a.begun.is_some(), |_| {});
-        let mut sampler = Sampler::new(pair.now(), (self.path.rtt / 4).max(SAMPLE_MIN));
+        let mut sampler = Sampler::new(pair.now(), self.path.rtt.max(SAMPLE_MIN));
         let begun = pair.now();
         if stop == Stop::Done {
             let note = |pair: &Pair<ClientEnd, ServerEnd>| {
@@ -72,7 +72,7 @@ impl Get {
 }
 
 /// Samples closer than this say nothing.
-const SAMPLE_MIN: Duration = Duration::from_millis(5);
+pub(super) const SAMPLE_MIN: Duration = Duration::from_millis(20);
 
 /// Counts what arrives.
 #[derive(Debug, Default)]
