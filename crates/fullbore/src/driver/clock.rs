@@ -3,10 +3,11 @@
 use fullbore_base::Instant;
 
 /// Reads the monotonic clock. All engines of one process may share one: instants of the same
-/// clock compare.
+/// clock compare. It is the clock of the timers, so that a paused runtime stops both: whole copies
+/// run in virtual time.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    epoch: std::time::Instant,
+    epoch: tokio::time::Instant,
 }
 
 impl Clock {
@@ -14,7 +15,7 @@ impl Clock {
     #[must_use]
     pub fn start() -> Self {
         Self {
-            epoch: std::time::Instant::now(),
+            epoch: tokio::time::Instant::now(),
         }
     }
 
@@ -31,7 +32,7 @@ impl Clock {
     pub fn timer(&self, at: Instant) -> tokio::time::Instant {
         let since = std::time::Duration::from_nanos(at.as_nanos());
         let far = self.epoch.elapsed() + std::time::Duration::from_secs(24 * 60 * 60);
-        tokio::time::Instant::from_std(self.epoch + since.min(far))
+        self.epoch + since.min(far)
     }
 }
 
@@ -45,7 +46,7 @@ mod tests {
         let at = clock.now() + std::time::Duration::from_secs(5);
         let timer = clock.timer(at);
         assert_eq!(
-            timer.into_std().duration_since(clock.epoch).as_nanos(),
+            timer.duration_since(clock.epoch).as_nanos(),
             u128::from(at.as_nanos())
         );
     }

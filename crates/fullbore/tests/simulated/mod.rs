@@ -4,6 +4,7 @@
 #![allow(dead_code, missing_docs, clippy::unwrap_used)] // Each test file uses a part of it.
 
 pub mod requester;
+pub mod stream;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
