@@ -11,6 +11,7 @@ use fullbore::driver::clock::Clock;
 use fullbore::driver::stream::Tunnel;
 use fullbore_base::{Instant, Rate};
 use fullbore_sim::{Endpoint, Link, LinkConfig};
+use tokio::time::{Sleep, sleep_until};
 
 /// Bytes of a burst on the path: what a network card cuts into segments.
 const SEGMENT_BYTES: usize = 16 * 1024;
@@ -29,7 +30,7 @@ pub struct SimulatedStream<E> {
     near_input: VecDeque<u8>,
     /// Bytes that one direction holds.
     held_max: usize,
-    timer: Pin<Box<tokio::time::Sleep>>,
+    timer: Pin<Box<Sleep>>,
 }
 
 impl<E> std::fmt::Debug for SimulatedStream<E> {
@@ -55,7 +56,7 @@ impl<E: Endpoint> SimulatedStream<E> {
             far_input: VecDeque::new(),
             near_input: VecDeque::new(),
             held_max: usize::try_from(held_max).unwrap(),
-            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            timer: Box::pin(sleep_until(clock.timer(Instant::ZERO))),
         }
     }
 
