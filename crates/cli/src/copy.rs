@@ -4,7 +4,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-use fullbore::client::{self, Ahead, Asker, Context, Error};
+use fullbore::client::{self, Ahead, Asker, Context, Error, Reconnect};
 use fullbore::config::prompt::Prompter;
 use fullbore::config::ssh_config::{self, HostConfig, LogLevel, Request};
 use fullbore::config::{Environment, text};
@@ -178,10 +178,12 @@ impl<'a> Sessions<'a> {
         if let Some(limit) = self.plan.limit {
             sftp.connection().limit_rate(limit);
         }
+        let reconnect = Reconnect::new(config, &self.context, sftp.connection());
         let prefix = prefix(place, config);
         let connection = sftp.connection().clone();
         self.progress.watch(prefix.clone(), connection);
         let side = SftpSide::new(sftp, prefix);
+        let side = side.with_lanes(reconnect, self.plan.caps);
         self.open.push((place.clone(), side.clone()));
         Ok(side)
     }

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use fullbore::config::destination::Location;
 use fullbore::config::ssh_config::ConfigFile;
 use fullbore::transfer::Options;
+use fullbore::transfer::lanes::{Caps, default_caps};
 
 use crate::args::CopyValues;
 
@@ -24,12 +25,26 @@ pub(crate) struct CopyPlan {
     pub(crate) options: Options,
     /// Kbit/s.
     pub(crate) limit: Option<u64>,
+    /// How many lanes and connections a large file may use.
+    pub(crate) caps: Caps,
     /// `-o` and the flags that stand for one, the flags first: they were asked for by name.
     pub(crate) ssh_options: Vec<String>,
     pub(crate) config_file: ConfigFile,
     pub(crate) report: Report,
     /// How much is told beside: `-v`.
     pub(crate) verbosity: u8,
+}
+
+fn caps(values: &CopyValues) -> Caps {
+    let Caps {
+        channels,
+        connections,
+    } = default_caps();
+    let count = |given: Option<u64>, default| given.map_or(default, |n| n as usize);
+    Caps {
+        channels: count(values.lanes, channels),
+        connections: count(values.connections, connections),
+    }
 }
 
 /// Paths on one place.
@@ -113,6 +128,7 @@ pub(crate) fn copy_plan(values: &CopyValues) -> Result<CopyPlan, String> {
             ..Options::default()
         },
         limit: values.limit,
+        caps: caps(values),
         ssh_options: ssh_options(values),
         config_file: match &values.connection.config_file {
             None => ConfigFile::UserAndSystem,

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use fullbore::transfer::lanes::policy::{CHANNELS_MAX, CONNECTIONS_MAX};
 
 /// What was written on the command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub(crate) struct CopyValues {
     pub(crate) quiet: bool,
     pub(crate) verbosity: u8,
     pub(crate) limit: Option<u64>,
+    pub(crate) lanes: Option<u64>,
+    pub(crate) connections: Option<u64>,
     pub(crate) connection: ConnectionValues,
     /// Sources, then the target.
     pub(crate) places: Vec<OsString>,
@@ -64,11 +67,11 @@ fn long_flag(name: &'static str, help: &'static str) -> Arg {
 }
 
 fn option(name: &'static str, short: char, value: &'static str, help: &'static str) -> Arg {
-    Arg::new(name)
-        .short(short)
-        .long(name)
-        .value_name(value)
-        .help(help)
+    long_option(name, value, help).short(short)
+}
+
+fn long_option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name(value).help(help)
 }
 
 fn place(name: &'static str, value: &'static str, help: &'static str) -> Arg {
@@ -92,7 +95,7 @@ pub(super) fn command() -> Command {
         .arg(place("target", "DST", "Where to; for several sources a folder"))
 }
 
-fn copy_arguments() -> [Arg; 7] {
+fn copy_arguments() -> [Arg; 9] {
     [
         flag(
             "recursive",
@@ -118,6 +121,18 @@ fn copy_arguments() -> [Arg; 7] {
         ),
         option("limit", 'l', "KBIT", "At most so many Kbit/s")
             .value_parser(value_parser!(u64).range(1..=u64::from(u32::MAX))),
+        long_option(
+            "lanes",
+            "N",
+            "At most so many sessions on one connection for a large file (10); 1: never more",
+        )
+        .value_parser(value_parser!(u64).range(1..=CHANNELS_MAX as u64)),
+        long_option(
+            "connections",
+            "N",
+            "At most so many connections where TCP limits one (8); 1: never more",
+        )
+        .value_parser(value_parser!(u64).range(1..=CONNECTIONS_MAX as u64)),
     ]
 }
 
@@ -183,6 +198,8 @@ impl CopyValues {
             quiet: matches.get_flag("quiet"),
             verbosity: matches.get_count("verbose"),
             limit: matches.get_one("limit").copied(),
+            lanes: matches.get_one("lanes").copied(),
+            connections: matches.get_one("connections").copied(),
             connection: ConnectionValues {
                 port: matches.get_one("port").copied(),
                 identities: many("identity").collect(),

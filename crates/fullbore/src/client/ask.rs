@@ -1,7 +1,7 @@
 //! Asking the person: on a thread of its own, so that connections stay alive and an interrupt works
 //! while nobody answers.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
@@ -13,6 +13,8 @@ use crate::config::prompt::{FirstUse, NoPrompter, Prompter, ask_first_use};
 #[derive(Clone)]
 pub struct Asker {
     prompter: Rc<RefCell<Option<Box<dyn Prompter + Send>>>>,
+    /// Secrets and the like that were asked for, by all clones.
+    asked_count: Rc<Cell<u64>>,
 }
 
 impl fmt::Debug for Asker {
@@ -27,6 +29,7 @@ impl Asker {
     pub fn new(prompter: Box<dyn Prompter + Send>) -> Self {
         Self {
             prompter: Rc::new(RefCell::new(Some(prompter))),
+            asked_count: Rc::default(),
         }
     }
 
@@ -38,6 +41,7 @@ impl Asker {
 
     /// Asks for something that is not shown while it is typed.
     pub(super) async fn secret(&self, question: String) -> Option<Secret> {
+        self.asked_count.set(self.asked_count.get() + 1);
         self.ask(move |prompter| prompter.secret(&question))
             .await
             .flatten()
@@ -46,10 +50,16 @@ impl Asker {
 
     /// Asks for something that may be seen.
     pub(super) async fn text(&self, question: String) -> Option<Secret> {
+        self.asked_count.set(self.asked_count.get() + 1);
         self.ask(move |prompter| prompter.text(&question))
             .await
             .flatten()
             .map(|text| Secret::new(text.as_bytes().to_vec()))
+    }
+
+    /// How often something was asked for that somebody had to type.
+    pub(super) fn asked_count(&self) -> u64 {
+        self.asked_count.get()
     }
 
     /// Shows a message.

@@ -171,9 +171,12 @@ pub(super) async fn log_in(
     seen: Option<&Seen>,
 ) -> Result<LoggedIn, Error> {
     let started = context.clock.now();
+    let asked_before = context.asker.asked_count();
     let key = seen.and_then(|seen| seen.user_key.as_deref());
     let login = Login::new(&connection.core, host, context, key).await;
     let done = login.run().await?;
+    let was_asked = context.asker.asked_count() > asked_before;
+    connection.core.was_asked.set(was_asked);
     if host.session.log_level >= LogLevel::Verbose {
         let text = connection.describe(host, &done.method, context.clock.now() - started);
         context.asker.tell(text).await;

@@ -96,6 +96,42 @@ impl Connection {
         })
     }
 
+    /// As [`Connection::open_sftp`], but requests can follow at once: to servers known to serve in
+    /// order they leave in the same flight. What is refused shows in the first request.
+    ///
+    /// # Errors
+    /// When the connection is over.
+    pub fn start_sftp(&self) -> Result<Sftp, Error> {
+        let lane = Lane::open(self, fullbore_sftp::client::Config::default())?;
+        Ok(Sftp {
+            lane: Rc::new(lane),
+        })
+    }
+
+    /// The time on the connection's clock.
+    #[must_use]
+    pub fn now(&self) -> fullbore_base::Instant {
+        self.core.clock.now()
+    }
+
+    /// Measures the round-trip time once more: [`Connection::rtt`] changes when the answer is here.
+    pub fn ping(&self) {
+        self.core
+            .change(|state, now| state.session.conn_mut().ping(now));
+    }
+
+    /// Whether the rate is limited, by [`Connection::limit_rate`].
+    #[must_use]
+    pub fn has_rate_limit(&self) -> bool {
+        self.core.look(|state| state.limit.is_some())
+    }
+
+    /// Whether two handles are of one connection.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.core, &other.core)
+    }
+
     /// Runs a command on the server and waits for its end.
     ///
     /// # Errors
@@ -191,6 +227,13 @@ impl Connection {
     /// Something of what is known of the server by its name.
     pub fn quirks<R>(&self, look: impl FnOnce(&Quirks) -> R) -> R {
         self.core.look(|state| look(state.session.quirks()))
+    }
+
+    /// The last sample of the round-trip time, not smoothed.
+    #[must_use]
+    pub fn rtt_last(&self) -> Option<Duration> {
+        let pong = self.core.look(|state| state.session.conn().pong());
+        pong.or_else(|| self.rtt())
     }
 
     /// Counters of the connection.

@@ -1,7 +1,7 @@
 //! What the handles of one connection and the task that drives it share. Single-threaded.
 
 use fullbore_base::escape_for_display;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::io;
@@ -29,6 +29,8 @@ pub(super) struct Core {
     pub(super) clock: Clock,
     /// Who is at the other end, as the user named it: in front of every error.
     pub(super) peer: String,
+    /// Somebody had to type something for the login.
+    pub(super) was_asked: Cell<bool>,
     state: RefCell<State>,
 }
 
@@ -62,6 +64,7 @@ impl Core {
         Rc::new(Self {
             clock,
             peer,
+            was_asked: Cell::new(false),
             state: RefCell::new(State {
                 session,
                 watch: Watch::new(lanes.disk()),

@@ -24,6 +24,30 @@ pub(super) struct Lane {
     ahead: RefCell<Vec<(Vec<u8>, RequestId)>>,
 }
 
+/// What of a file is transferred.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part {
+    /// All that is left of it, in turn with other transfers of the session.
+    Rest(Span),
+    /// One of several parts that follow each other: they are asked for one after the other.
+    Unit(Span),
+}
+
+impl Part {
+    const fn span(self) -> Span {
+        match self {
+            Self::Rest(span) | Self::Unit(span) => span,
+        }
+    }
+
+    fn order(self, client: &mut Client, id: BulkId) {
+        match self {
+            Self::Rest(_) => {}
+            Self::Unit(_) => client.hold_turn(id),
+        }
+    }
+}
+
 /// How far a transfer is, and how it ended.
 #[derive(Clone, Debug)]
 pub struct Transferred {
@@ -191,13 +215,18 @@ impl Lane {
         &self,
         handle: &Handle,
         file: Rc<dyn FileIo>,
-        span: Span,
+        part: Part,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Transferred, Error> {
         let handle = handle.clone();
-        let start = |client: &mut Client, now| match span.end_max {
-            None => client.start_get(now, handle, span.offset, span.size_hint),
-            Some(end) => client.start_get_range(now, handle, span.offset..end),
+        let span = part.span();
+        let start = |client: &mut Client, now| {
+            let id = match span.end_max {
+                None => client.start_get(now, handle, span.offset, span.size_hint),
+                Some(end) => client.start_get_range(now, handle, span.offset..end),
+            }?;
+            part.order(client, id);
+            Ok(id)
         };
         self.transfer(file, span, start, progress).await
     }
@@ -207,15 +236,25 @@ impl Lane {
         &self,
         handle: &Handle,
         file: Rc<dyn FileIo>,
-        span: Span,
+        part: Part,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Transferred, Error> {
         let handle = handle.clone();
-        let start = |client: &mut Client, now| match span.end_max {
-            None => client.start_put(now, handle, span.offset),
-            Some(end) => client.start_put_range(now, handle, span.offset..end),
+        let span = part.span();
+        let start = |client: &mut Client, now| {
+            let id = match span.end_max {
+                None => client.start_put(now, handle, span.offset),
+                Some(end) => client.start_put_range(now, handle, span.offset..end),
+            }?;
+            part.order(client, id);
+            Ok(id)
         };
         self.transfer(file, span, start, progress).await
+    }
+
+    /// The channel's id and the connection's state, for counters.
+    pub(super) fn look<R>(&self, body: impl FnOnce(&super::core::State, ChannelId) -> R) -> R {
+        self.connection.core.look(|state| body(state, self.ch))
     }
 
     async fn transfer(

@@ -1,6 +1,7 @@
 //! The handle that programs hold: one async function per SFTP operation.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use fullbore_sftp::client::{Handle, ReplyMessage, ServerInfo};
 use fullbore_sftp::proto::{
@@ -11,7 +12,7 @@ use fullbore_sftp::proto::{
 use super::ahead::Ahead;
 use super::connection::{Connection, ExecOutput};
 use super::error::Error;
-use super::lane::{Lane, Progress, Transferred};
+use super::lane::{Lane, Part, Progress, Transferred};
 use crate::config::quirks::Quirks;
 use crate::transfer::{FileIo, Span};
 
@@ -337,7 +338,8 @@ impl Sftp {
         span: Span,
         mut progress: impl FnMut(Progress),
     ) -> Result<Transferred, Error> {
-        self.lane.get(handle, file, span, &mut progress).await
+        let part = Part::Rest(span);
+        self.lane.get(handle, file, part, &mut progress).await
     }
 
     /// Writes a file from `offset` to the end of `file`, or to `end_max`. As [`Sftp::get`].
@@ -351,7 +353,60 @@ impl Sftp {
         span: Span,
         mut progress: impl FnMut(Progress),
     ) -> Result<Transferred, Error> {
-        self.lane.put(handle, file, span, &mut progress).await
+        let part = Part::Rest(span);
+        self.lane.put(handle, file, part, &mut progress).await
+    }
+
+    /// As [`Sftp::get`], for one of several parts of a file that follow each other: parts of this
+    /// session are asked for one after the other, in the order in which they were begun.
+    ///
+    /// # Errors
+    /// As [`Sftp::get`].
+    pub async fn get_unit(
+        &self,
+        handle: &Handle,
+        file: Rc<dyn FileIo>,
+        span: Span,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<Transferred, Error> {
+        let part = Part::Unit(span);
+        self.lane.get(handle, file, part, &mut progress).await
+    }
+
+    /// As [`Sftp::put`], for one of several parts, as [`Sftp::get_unit`].
+    ///
+    /// # Errors
+    /// As [`Sftp::get`].
+    pub async fn put_unit(
+        &self,
+        handle: &Handle,
+        file: Rc<dyn FileIo>,
+        span: Span,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<Transferred, Error> {
+        let part = Part::Unit(span);
+        self.lane.put(handle, file, part, &mut progress).await
+    }
+
+    /// Time that what was to be sent waited for nothing but the server's window, so far.
+    #[must_use]
+    pub fn window_limited(&self) -> Duration {
+        let now = self.connection().now();
+        self.lane
+            .look(|state, ch| state.session.conn().window_limited(now, ch))
+    }
+
+    /// Most bytes that the server's window ever took; 0 until the channel is open.
+    #[must_use]
+    pub fn remote_window_peak(&self) -> u32 {
+        self.lane
+            .look(|state, ch| state.session.conn().remote_window_peak(ch))
+    }
+
+    /// Whether the session is over.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.lane.look(|state, ch| state.lane_error(ch).is_some())
     }
 
     /// Runs a command on the server, over the same connection.

@@ -11,9 +11,11 @@
 //! written is refused although the folder would allow to replace it, and a file that is replaced
 //! hands its mode on.
 
+use fullbore_sftp::client::config::SPAN_BYTES_MAX;
 use fullbore_sftp::proto::Attrs;
 
 use super::content::transfer;
+use super::lanes::{self, STRIPED_MODE};
 use super::observer::{Event, Observer};
 use super::place::Place;
 use super::run::{Options, Tally};
@@ -126,7 +128,10 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         let dressed = match filled {
             Ok(end) if place.is_special => Ok(end),
             Ok(end) => match self.check_size(&file, end).await {
-                Ok(()) => self.dress(job, attrs, &file, None).await.map(|()| end),
+                Ok(found) => {
+                    let dressed = self.dress(job, attrs, &file, (None, found)).await;
+                    dressed.map(|()| end)
+                }
                 Err(fault) => Err(fault),
             },
             Err(fault) => Err(fault),
@@ -164,9 +169,9 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         place: &Place,
     ) -> Result<u64, Fault> {
         let end = self.fill(job, attrs, source, file, offset).await?;
-        let (size, named) = tokio::join!(self.check_size(file, end), self.target.lstat(temp));
-        size?;
-        if named?.size.is_some_and(|size| size != end) {
+        let (found, named) = tokio::join!(self.check_size(file, end), self.target.lstat(temp));
+        let (found, named) = (found?, named?);
+        if named.size.is_some_and(|size| size != end) || !is_same_striped(found, named) {
             return Err(Fault::failure(
                 "another copy of the same file to the same place has taken the temporary file",
             ));
@@ -174,7 +179,7 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         if self.options.verify {
             self.verify(job, source, (file, temp), end).await?;
         }
-        self.dress(job, attrs, file, place.mode).await?;
+        self.dress(job, attrs, file, (place.mode, found)).await?;
         Ok(end)
     }
 
@@ -228,10 +233,9 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         let Some(found) = found else {
             return Ok((file, 0));
         };
-        let kept = found.size.unwrap_or(0);
         let at = (&file, temp);
         let (offset, abandoned) = tokio::join!(
-            self.resume(job, attrs, source, at, kept),
+            self.resume(job, attrs, source, at, found),
             self.check_abandoned(&file, found)
         );
         match abandoned.and(offset) {
@@ -254,8 +258,9 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         attrs: Attrs,
         source: &S::File,
         (file, temp): (&D::File, &[u8]),
-        kept: u64,
+        found: Attrs,
     ) -> Result<Option<u64>, Fault> {
+        let kept = found.size.unwrap_or(0);
         if kept == 0 || !self.options.resume {
             return Ok(None);
         }
@@ -265,7 +270,11 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         } else {
             let from = self.at_source(job, source);
             let to = self.at_target(file, temp);
-            match prove(from, to, kept, self.options.verify).await? {
+            let span = match is_striped(found) {
+                true => lanes::SPAN_BYTES_MAX,
+                false => SPAN_BYTES_MAX,
+            };
+            match prove(from, to, (kept, span), self.options.verify).await? {
                 Ok((offset, proof)) => {
                     let (file, proof) = (job.number, proof.as_str());
                     self.observer.notice(&Event::Resumed {
@@ -280,6 +289,20 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         };
         self.warn(self.target.prefix(), job.target, why);
         Ok(None)
+    }
+
+    /// Cuts off what may have holes, so that the next run need not look for any.
+    async fn cut(&self, file: &D::File, size: u64) -> Result<(), Fault> {
+        self.truncate(file, size).await?;
+        let found = self.target.fstat(file).await?;
+        if !is_striped(found) {
+            return Ok(());
+        }
+        let attrs = Attrs {
+            permissions: found.permissions.map(|mode| mode & MODE_BITS),
+            ..Attrs::EMPTY
+        };
+        self.target.fsetstat(file, attrs).await
     }
 
     async fn truncate(&self, file: &D::File, size: u64) -> Result<(), Fault> {
@@ -317,7 +340,7 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         self.tally.add_bytes(moved.end.saturating_sub(offset));
         if let Some(fault) = moved.fault {
             // Where the session is lost and the target is here, what may have holes goes.
-            let _ = self.truncate(file, moved.end).await;
+            let _ = self.cut(file, moved.end).await;
             return Err(fault);
         }
         self.note_changes(job, attrs, source, moved.end).await?;
@@ -360,31 +383,37 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
     }
 
     /// The target must be as long as what was sent. A longer one holds the end of an older copy.
-    async fn check_size(&self, file: &D::File, end: u64) -> Result<(), Fault> {
-        let Some(mut size) = self.target.fstat(file).await?.size else {
-            return Ok(());
-        };
-        if size > end {
+    async fn check_size(&self, file: &D::File, end: u64) -> Result<Attrs, Fault> {
+        let mut found = self.target.fstat(file).await?;
+        if found.size.is_some_and(|size| size > end) {
             self.truncate(file, end).await?;
-            size = self.target.fstat(file).await?.size.unwrap_or(end);
+            found = self.target.fstat(file).await?;
         }
-        if size != end {
-            return Err(Fault::failure(format!(
+        match found.size {
+            Some(size) if size != end => Err(Fault::failure(format!(
                 "the copy has {size} bytes where {end} were sent; it was removed"
-            )));
+            ))),
+            Some(_) | None => Ok(found),
         }
-        Ok(())
     }
 
-    /// Mode, times, stable storage. A refusal to set attributes is a warning.
+    /// Mode, times, stable storage. A refusal to set attributes is a warning. `found` is what the
+    /// file has.
     async fn dress(
         &self,
         job: &FileJob<'_>,
         attrs: Attrs,
         file: &D::File,
-        replaced_mode: Option<u32>,
+        (replaced_mode, found): (Option<u32>, Attrs),
     ) -> Result<(), Fault> {
-        let wanted = self.wanted_attrs(attrs, replaced_mode);
+        let mut wanted = self.wanted_attrs(attrs, replaced_mode);
+        if is_striped(found) {
+            let mode = found.permissions.map(|mode| mode & MODE_BITS);
+            wanted.permissions = wanted.permissions.or(mode);
+            // The access time was a mark.
+            let times = found.times.map(|(_, modified)| (modified, modified));
+            wanted.times = wanted.times.or(times);
+        }
         if wanted != Attrs::EMPTY {
             self.attributes_set(job, self.target.fsetstat(file, wanted).await)?;
         }
@@ -449,4 +478,18 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         self.tally.add_warning();
         self.observer.notice(&Event::Warning { path, text });
     }
+}
+
+/// Whether several lanes have written to the file.
+fn is_striped(attrs: Attrs) -> bool {
+    attrs
+        .permissions
+        .is_some_and(|mode| mode & STRIPED_MODE != 0)
+}
+
+/// Whether the file that was opened and the one that has its name carry the same mark, if the first
+/// has one: lanes may have made another as long.
+fn is_same_striped(opened: Attrs, named: Attrs) -> bool {
+    let mark = |attrs: Attrs| attrs.times.map(|times| times.0);
+    !is_striped(opened) || mark(opened) == mark(named)
 }

@@ -10,7 +10,8 @@
 //! - Interrupted means killed, or the session lost: the temporary file stays, and the next run goes
 //!   on after proving that it is the beginning of the source: by check-file; else by comparing the
 //!   last MiB before the [`SPAN_BYTES_MAX`](fullbore_sftp::client::config::SPAN_BYTES_MAX) that
-//!   may have holes and are sent again. Any other failure removes it.
+//!   may have holes and are sent again ([`lanes::SPAN_BYTES_MAX`] if several lanes wrote it). Any
+//!   other failure removes it.
 //! - Two runs that copy the same file to the same place at once: the second is refused. On this
 //!   machine the temporary file is locked. Servers offer no lock: it is made with EXCL, so that only
 //!   one run can make it, and one that was found is used only if it does not change within a
@@ -25,6 +26,7 @@ mod flight;
 pub mod glob;
 mod handles;
 mod hash;
+pub mod lanes;
 mod limit;
 mod observer;
 mod place;

@@ -10,13 +10,14 @@ use fullbore_sftp::proto::{Attrs, CheckFile, Code, HashAlgorithm, OpenFlags, ext
 
 use super::handles::Handles;
 use super::hash::Hasher;
+use super::lanes::{Caps, Direction, FileCrew, Fleet, RemoteFile, STRIPED_BYTES_MIN, stripe};
 use super::pool::Pool;
 use super::questions::about_paths;
 use super::side::{
     Batch, Digest, Entry, Fault, FaultKind, FileIo, Finished, Moved, Moving, OpenHow, Side, Span,
     Whole,
 };
-use crate::client::{DirEntry, Error, Sftp, Transferred};
+use crate::client::{DirEntry, Error, Reconnect, Sftp, Transferred};
 
 /// Names that one folder may have; a server that lists more is not believed.
 pub const NAMES_MAX: usize = 4 << 20;
@@ -45,6 +46,7 @@ pub const FINISH_BYTES_MAX: usize = REQUEST_LEN_DEFAULT as usize;
 #[derive(Clone, Debug)]
 pub struct SftpSide {
     sftp: Sftp,
+    fleet: Rc<Fleet>,
     prefix: String,
     handles: Rc<Handles>,
     refused: Rc<Refused>,
@@ -73,6 +75,7 @@ impl SftpSide {
     #[must_use]
     pub fn new(sftp: Sftp, prefix: impl Into<String>) -> Self {
         Self {
+            fleet: Rc::new(Fleet::new(sftp.clone())),
             sftp,
             prefix: prefix.into(),
             handles: Rc::default(),
@@ -80,10 +83,60 @@ impl SftpSide {
         }
     }
 
+    /// Lets large files use further lanes as `caps` say, on connections that `reconnect` makes. Without
+    /// this they use channels of the session's own connection.
+    #[must_use]
+    pub fn with_lanes(mut self, reconnect: Reconnect, caps: Caps) -> Self {
+        let mut fleet = Fleet::new(self.sftp.clone());
+        fleet.allow(reconnect, caps);
+        self.fleet = Rc::new(fleet);
+        self
+    }
+
     /// The session.
     #[must_use]
     pub const fn sftp(&self) -> &Sftp {
         &self.sftp
+    }
+
+    /// Most lanes that there were at once.
+    #[must_use]
+    pub fn lanes_most(&self) -> usize {
+        self.fleet.sessions_most()
+    }
+
+    /// Moves a span over one lane, or over several where it is long.
+    async fn move_span(
+        &self,
+        file: &RemoteFile,
+        io: Rc<dyn FileIo>,
+        span: Span,
+        moving: Moving<'_>,
+    ) -> Moved {
+        let is_long = span.size_hint.saturating_sub(span.offset) >= STRIPED_BYTES_MIN;
+        if is_long {
+            let is_consistent = file.direction() == Direction::Down;
+            let crew = FileCrew::new(&self.fleet, file, io);
+            return stripe(&crew, span, is_consistent, moving).await;
+        }
+        let progress = |at: crate::client::Progress| moving(at.bytes);
+        let handle = file.handle();
+        let result = match file.direction() {
+            Direction::Down => self.sftp.get(handle, io, span, progress).await,
+            Direction::Up => self.sftp.put(handle, io, span, progress).await,
+        };
+        moved(result, span)
+    }
+
+    /// Closes a handle through which nothing was written. It is waited for where the next OPEN may be
+    /// looked at before it, and handles are few.
+    async fn release_handle(&self, handle: &Handle) {
+        let is_waited_for = self.handles_max().is_some_and(|max| max <= HANDLES_FEW);
+        let _ = match is_waited_for && !self.sftp.serves_in_order() {
+            true => self.sftp.close(handle).await,
+            false => self.sftp.release(handle).await,
+        };
+        self.handles.on_closed();
     }
 
     async fn offers(&self, extension: &str) -> Result<bool, Fault> {
@@ -210,7 +263,7 @@ impl From<Error> for Fault {
     }
 }
 
-fn moved(result: Result<Transferred, Error>, span: Span) -> Moved {
+pub(super) fn moved(result: Result<Transferred, Error>, span: Span) -> Moved {
     match result {
         Ok(transferred) => Moved {
             end: transferred.end,
@@ -252,7 +305,7 @@ fn unless_lost<T>(error: Error) -> Result<Option<T>, Fault> {
 }
 
 impl Side for SftpSide {
-    type File = Handle;
+    type File = RemoteFile;
     type Listing = SftpListing;
 
     fn prefix(&self) -> &str {
@@ -309,12 +362,12 @@ impl Side for SftpSide {
         if batch.as_ref().is_ok_and(|batch| !batch.is_last) {
             return batch;
         }
-        self.release(listing.handle.clone()).await;
+        self.release_handle(&listing.handle).await;
         batch
     }
 
     async fn stop_listing(&self, listing: SftpListing) {
-        self.release(listing.handle).await;
+        self.release_handle(&listing.handle).await;
     }
 
     fn handles_max(&self) -> Option<usize> {
@@ -328,7 +381,7 @@ impl Side for SftpSide {
             .min()
     }
 
-    async fn open(&self, path: &[u8], how: OpenHow) -> Result<Handle, Fault> {
+    async fn open(&self, path: &[u8], how: OpenHow) -> Result<RemoteFile, Fault> {
         let (opens_for_both, writes_anywhere) = self
             .sftp
             .quirks(|quirks| (quirks.opens_for_both, quirks.writes_anywhere));
@@ -357,31 +410,33 @@ impl Side for SftpSide {
             permissions,
             ..Attrs::EMPTY
         };
-        self.opened(self.sftp.open(path, flags, &attrs).await)
-    }
-
-    async fn close(&self, file: Handle) -> Result<(), Fault> {
-        let closed = self.sftp.close(&file).await;
-        self.handles.on_closed();
-        Ok(closed?)
-    }
-
-    async fn release(&self, file: Handle) {
-        // Nothing was written through it: a failing close says nothing about the copy. It is waited
-        // for where the next OPEN may be looked at before it, and handles are few.
-        let is_waited_for = self.handles_max().is_some_and(|max| max <= HANDLES_FEW);
-        let _ = match is_waited_for && !self.sftp.serves_in_order() {
-            true => self.sftp.close(&file).await,
-            false => self.sftp.release(&file).await,
+        let direction = match how {
+            OpenHow::Read => Direction::Down,
+            OpenHow::Create(_) | OpenHow::Existing | OpenHow::InPlace(_) | OpenHow::Probe => {
+                Direction::Up
+            }
         };
+        self.fleet.look();
+        let handle = self.opened(self.sftp.open(path, flags, &attrs).await)?;
+        Ok(RemoteFile::new(handle, path, direction))
+    }
+
+    async fn close(&self, file: RemoteFile) -> Result<(), Fault> {
+        let (lanes, first) = tokio::join!(file.close_lanes(), self.sftp.close(file.handle()));
         self.handles.on_closed();
+        lanes.and(Ok(first?))
+    }
+
+    async fn release(&self, file: RemoteFile) {
+        // Nothing was written through it: a failing close says nothing about the copy.
+        let (_, ()) = tokio::join!(file.close_lanes(), self.release_handle(file.handle()));
     }
 
     fn finish_bytes_max(&self) -> Option<usize> {
         self.sftp.serves_in_order().then_some(FINISH_BYTES_MAX)
     }
 
-    async fn finish(&self, file: Handle, whole: &Whole<'_>) -> Result<Finished<Fault>, Fault> {
+    async fn finish(&self, file: RemoteFile, whole: &Whole<'_>) -> Result<Finished<Fault>, Fault> {
         let can_sync = !whole.fsync || self.offers(ext::FSYNC).await?;
         let sets_attributes = whole.attrs == Attrs::EMPTY || self.sets_attributes();
         let wanted = Whole {
@@ -393,7 +448,7 @@ impl Side for SftpSide {
             },
             bytes: whole.bytes,
         };
-        let done = self.sftp.finish(&file, &wanted).await;
+        let done = self.sftp.finish(file.handle(), &wanted).await;
         self.handles.on_closed();
         let done = done?;
         let attributes = match sets_attributes {
@@ -418,12 +473,12 @@ impl Side for SftpSide {
         tokio::time::sleep(WRITERS_SHOW_AFTER).await;
     }
 
-    async fn fstat(&self, file: &Handle) -> Result<Attrs, Fault> {
-        Ok(self.sftp.fstat(file).await?)
+    async fn fstat(&self, file: &RemoteFile) -> Result<Attrs, Fault> {
+        Ok(self.sftp.fstat(file.handle()).await?)
     }
 
-    async fn fsetstat(&self, file: &Handle, attrs: Attrs) -> Result<(), Fault> {
-        self.set(attrs, async |attrs| self.sftp.fsetstat(file, attrs).await)
+    async fn fsetstat(&self, file: &RemoteFile, attrs: Attrs) -> Result<(), Fault> {
+        self.set(attrs, async |attrs| self.sftp.fsetstat(file.handle(), attrs).await)
             .await
     }
 
@@ -432,11 +487,11 @@ impl Side for SftpSide {
             .await
     }
 
-    async fn fsync(&self, file: &Handle) -> Result<(), Fault> {
+    async fn fsync(&self, file: &RemoteFile) -> Result<(), Fault> {
         if !self.offers(ext::FSYNC).await? {
             return Err(Fault::new(FaultKind::Unsupported, "not offered"));
         }
-        self.note_extension(ext::FSYNC, self.sftp.fsync(file).await)
+        self.note_extension(ext::FSYNC, self.sftp.fsync(file.handle()).await)
     }
 
     /// SFTP has no such request; OpenSSH's fsync is for files.
@@ -469,31 +524,35 @@ impl Side for SftpSide {
 
     async fn read_to(
         &self,
-        file: &Handle,
+        file: &RemoteFile,
         sink: Rc<dyn FileIo>,
         span: Span,
         moving: Moving<'_>,
     ) -> Moved {
+        if file.direction() == Direction::Down {
+            return self.move_span(file, sink, span, moving).await;
+        }
+        // Reading back what was written.
         let progress = |at: crate::client::Progress| moving(at.bytes);
-        moved(self.sftp.get(file, sink, span, progress).await, span)
+        let result = self.sftp.get(file.handle(), sink, span, progress).await;
+        moved(result, span)
     }
 
     async fn write_from(
         &self,
-        file: &Handle,
+        file: &RemoteFile,
         source: Rc<dyn FileIo>,
         span: Span,
         moving: Moving<'_>,
     ) -> Moved {
-        let progress = |at: crate::client::Progress| moving(at.bytes);
-        let mut moved = moved(self.sftp.put(file, source, span, progress).await, span);
+        let mut moved = self.move_span(file, source, span, moving).await;
         moved.fault = moved.fault.map(with_usual_reason);
         moved
     }
 
     async fn hash(
         &self,
-        (file, path): (&Handle, &[u8]),
+        (file, path): (&RemoteFile, &[u8]),
         algorithms: &[HashAlgorithm],
         offset: u64,
         len: u64,
@@ -520,7 +579,7 @@ impl Side for SftpSide {
             block_bytes: 0,
         };
         let mut result = match by_handle {
-            true => self.sftp.check_file(file, check).await,
+            true => self.sftp.check_file(file.handle(), check).await,
             false => self.sftp.check_file_name(path, check).await,
         };
         // Servers announce the two as one, and some know only the name.
@@ -543,7 +602,7 @@ impl Side for SftpSide {
         (output.status == Some(0)).then_some(output.stdout)
     }
 
-    fn direct(&self, _: &Handle) -> Option<Rc<dyn FileIo>> {
+    fn direct(&self, _: &RemoteFile) -> Option<Rc<dyn FileIo>> {
         None
     }
 

@@ -22,6 +22,15 @@ pub trait FileIo {
     /// # Errors
     /// What the operating system says; a full disk for one.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Several lanes are about to write, far apart: whatever they leave must be known for it, so that
+    /// a file gets [`STRIPED_MODE`](super::lanes::STRIPED_MODE). Nothing to do where nothing is left.
+    ///
+    /// # Errors
+    /// When this cannot be made known: then there is one lane.
+    fn begin_stripes(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Why an operation failed, as far as the planner tells apart.

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use fullbore_sftp::client::config::SPAN_BYTES_MAX;
 use fullbore_sftp::proto::HashAlgorithm;
 
 use super::content::{RELAY_BYTES, read_range};
@@ -170,16 +169,16 @@ pub(crate) async fn compare<S: Side, D: Side>(
 /// How much of the `kept_len` bytes in `target` is proved to be the beginning of `source`, and
 /// how; or why it is not.
 ///
-/// A transfer that was cut off may have left holes in its last [`SPAN_BYTES_MAX`] bytes. A digest
+/// A transfer that was cut off may have left holes in its last `span` bytes. A digest
 /// finds them; where no digest is to be had these bytes are sent again, and what is before them is
 /// compared: the last [`TAIL_BYTES`] and [`SAMPLES`] short pieces (all of it with `thorough`).
 pub(crate) async fn prove<S: Side, D: Side>(
     source: At<'_, S>,
     target: At<'_, D>,
-    kept_len: u64,
+    (kept_len, span): (u64, u64),
     thorough: bool,
 ) -> Result<Result<(u64, String), &'static str>, Fault> {
-    let whole = kept_len.saturating_sub(SPAN_BYTES_MAX);
+    let whole = kept_len.saturating_sub(span);
     for len in [kept_len, whole] {
         if len == 0 {
             continue;

@@ -104,6 +104,8 @@ pub(super) struct Bulk {
     pub(super) in_ready: bool,
     /// Request size at most; shrinks on short replies.
     pub(super) request_len: u32,
+    /// Stays first among those that may send until it has sent all.
+    pub(super) holds_turn: bool,
 }
 
 impl Bulk {
@@ -118,6 +120,7 @@ impl Bulk {
             progress_queued: false,
             in_ready: false,
             request_len,
+            holds_turn: false,
         }
     }
 

@@ -430,6 +430,15 @@ impl Client {
         Ok(id)
     }
 
+    /// Lets the transfer `id`, once it is its turn, send all that it has to before any other has its
+    /// turn again: for parts of one file, which are to be read and written one behind the other.
+    /// Other transfers wait that long, so parts should be short.
+    pub fn hold_turn(&mut self, id: BulkId) {
+        if let Some(bulk) = self.bulks.get_mut(id) {
+            bulk.holds_turn = true;
+        }
+    }
+
     /// Whether another transfer can start.
     #[must_use]
     pub const fn has_bulk_room(&self) -> bool {

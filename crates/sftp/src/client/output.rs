@@ -6,7 +6,7 @@ use std::io::IoSliceMut;
 use fullbore_base::{Instant, Outlet, gather};
 
 use super::Client;
-use super::bulk::{Blocks, BulkId, Direction};
+use super::bulk::{Blocks, Bulk, BulkId, Direction};
 use super::config::READ_BATCH_BYTES;
 use super::error::BulkError;
 use super::table::Purpose;
@@ -117,8 +117,11 @@ impl Client {
                 }
             }
             moved = true;
-            self.end_turn(id);
-            self.note_ready(id);
+            let holds_turn = |bulk: &Bulk| bulk.holds_turn && bulk.wants();
+            if !self.bulks.get(id).is_some_and(holds_turn) {
+                self.end_turn(id);
+                self.note_ready(id);
+            }
         }
         moved
     }

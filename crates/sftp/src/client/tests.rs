@@ -93,6 +93,8 @@ struct Peer {
     requests: usize,
     outstanding_most: usize,
     largest: u32,
+    /// Where the READs and WRITEs were, as they came.
+    offsets: Vec<u64>,
 }
 
 impl Peer {
@@ -113,6 +115,7 @@ impl Peer {
             requests: 0,
             outstanding_most: 0,
             largest: 0,
+            offsets: Vec::new(),
         }
     }
 
@@ -146,6 +149,9 @@ impl Peer {
 
     fn answer(&mut self, id: u32, request: Request<'_>) {
         let refuse_from = self.refuse_from.unwrap_or(u64::MAX);
+        if let Request::Read { offset, .. } | Request::Write { offset, .. } = request {
+            self.offsets.push(offset);
+        }
         match request {
             Request::Read { offset, .. } | Request::Write { offset, .. }
                 if offset >= refuse_from =>
@@ -375,6 +381,33 @@ fn puts_are_exact_at_every_size() {
             assert_eq!((report.bytes, report.end), (size as u64, size as u64));
             assert!(bench.peer.file == source, "size {size}");
         }
+    }
+}
+
+#[test]
+fn transfers_that_hold_their_turn_go_one_behind_the_other() {
+    for is_held in [true, false] {
+        let source = pattern(4, 3 << 20);
+        let mut bench = Bench::new(Peer::new(1, source.clone()), 0);
+        bench.run().expect("VERSION");
+        bench.local.source = source;
+        let third = 1 << 20;
+        for (from, is_put) in [(0, false), (third, false), (2 * third, true), (0, true)] {
+            let client = &mut bench.client;
+            let id = match is_put {
+                false => client.start_get_range(NOW, handle(), from..from + third),
+                true => client.start_put_range(NOW, handle(), from..from + third),
+            };
+            let id = id.expect("room");
+            if is_held {
+                client.hold_turn(id);
+            }
+        }
+        bench.run().expect("an honest server");
+        let asked = &bench.peer.offsets;
+        assert_eq!(asked.len(), 4 * 32);
+        assert_eq!(asked[..64].is_sorted(), is_held, "{asked:?}");
+        assert_eq!(asked[64..96].is_sorted(), is_held, "{asked:?}");
     }
 }
 

@@ -1,0 +1,359 @@
+//! A file of a server with its handles: one for everything, and one on each further session that
+//! moves parts of it.
+//!
+//! A name may be given to another file at any time, so a second handle is used only if it is known to
+//! be of the same file. One that is read must have the same size, times, owner and mode. One that is
+//! written to gets a mark, an access time within the day before it was made that nobody else would
+//! give it, and what is opened next must carry it. The mark also tells, in the end, whether the name
+//! is still that of the file that was written; it goes with the last attributes.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use fullbore_base::Instant;
+use fullbore_sftp::client::Handle;
+use fullbore_sftp::proto::{Attrs, FileType, OpenFlags};
+use fullbore_ssh::provider::SecureRandom;
+
+use super::STRIPED_MODE;
+use super::fleet::{Direction, Fleet, Session};
+use super::stripe::{Change, Crew, UnitMoving};
+use crate::client::Error;
+use crate::driver::random::SystemRandom;
+use crate::transfer::pool::Pool;
+use crate::transfer::remote::moved;
+use crate::transfer::side::{Fault, FaultKind, FileIo, Moved, Span};
+
+/// Marks are at most so many seconds old.
+const MARK_SECONDS: u32 = 24 * 60 * 60;
+
+/// An open file of a server.
+#[derive(Clone, Debug)]
+pub struct RemoteFile(Rc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    handle: Handle,
+    path: Vec<u8>,
+    direction: Direction,
+    lanes: RefCell<Vec<Rc<FileLane>>>,
+    /// What further handles are compared with.
+    known: RefCell<Option<Attrs>>,
+}
+
+/// A further handle.
+#[derive(Debug)]
+pub(crate) struct FileLane {
+    session: Rc<Session>,
+    handle: Handle,
+    is_failed: Cell<bool>,
+    /// It gets no further units, because its session is leaving.
+    is_dismissed: Cell<bool>,
+}
+
+/// Why a further handle cannot be used.
+enum Refusal {
+    /// The session cannot be.
+    Session(Error),
+    /// No further handle of this file can be.
+    File(String),
+    /// This file cannot have any, which says nothing about others.
+    Once,
+}
+
+impl RemoteFile {
+    pub(crate) fn new(handle: Handle, path: &[u8], direction: Direction) -> Self {
+        Self(Rc::new(Inner {
+            handle,
+            path: path.to_vec(),
+            direction,
+            lanes: RefCell::default(),
+            known: RefCell::default(),
+        }))
+    }
+
+    /// The handle for everything.
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.0.handle
+    }
+
+    pub(crate) fn direction(&self) -> Direction {
+        self.0.direction
+    }
+
+    /// Closes all handles but the first. What a server says about bytes that were written counts.
+    pub(crate) async fn close_lanes(&self) -> Result<(), Fault> {
+        let lanes = self.0.lanes.take();
+        let mut pool = Pool::new();
+        for lane in &lanes {
+            pool.push(lane.close());
+        }
+        let mut result = Ok(());
+        while let Some(closed) = pool.next().await {
+            result = result.and(closed);
+        }
+        result
+    }
+
+    fn same_as(&self, attrs: &Attrs) -> bool {
+        let known = self.0.known.borrow();
+        let Some(known) = &*known else { return false };
+        match self.0.direction {
+            Direction::Down => unread(known) == unread(attrs),
+            Direction::Up => mark_of(known) == mark_of(attrs),
+        }
+    }
+}
+
+/// What tells a file that several lanes write to: its access time and its mode.
+fn mark_of(attrs: &Attrs) -> (Option<u32>, Option<u32>) {
+    (attrs.times.map(|times| times.0), attrs.permissions)
+}
+
+/// The attributes that reading leaves as they are.
+fn unread(attrs: &Attrs) -> Attrs {
+    Attrs {
+        times: attrs.times.map(|times| (0, times.1)),
+        ..*attrs
+    }
+}
+
+impl FileLane {
+    fn new(session: &Rc<Session>, handle: Handle) -> Rc<Self> {
+        Rc::new(Self {
+            session: Rc::clone(session),
+            handle,
+            is_failed: Cell::new(false),
+            is_dismissed: Cell::new(false),
+        })
+    }
+
+    /// A session that is lost has closed it; what it had not confirmed was moved again.
+    async fn close(&self) -> Result<(), Fault> {
+        if self.is_failed.get() {
+            let _ = self.session.sftp.release(&self.handle).await;
+            return Ok(());
+        }
+        match self
+            .session
+            .sftp
+            .close(&self.handle)
+            .await
+            .map_err(Fault::from)
+        {
+            Err(fault) if fault.kind != FaultKind::Lost => Err(fault),
+            Err(_) | Ok(()) => Ok(()),
+        }
+    }
+}
+
+/// The lanes of one file while it is moved.
+pub(crate) struct FileCrew<'a> {
+    pub(crate) fleet: &'a Fleet,
+    pub(crate) file: &'a RemoteFile,
+    pub(crate) io: Rc<dyn FileIo>,
+    /// The first handle, as a lane.
+    first: Rc<FileLane>,
+    /// This file can have no further handle.
+    is_alone: Cell<bool>,
+}
+
+impl<'a> FileCrew<'a> {
+    pub(crate) fn new(fleet: &'a Fleet, file: &'a RemoteFile, io: Rc<dyn FileIo>) -> Self {
+        Self {
+            fleet,
+            file,
+            io,
+            first: FileLane::new(fleet.main(), file.handle().clone()),
+            is_alone: Cell::new(false),
+        }
+    }
+
+    /// Sessions on which the file has no handle.
+    fn unused_sessions(&self) -> Vec<Rc<Session>> {
+        let lanes = self.file.0.lanes.borrow();
+        let is_used = |session: &Rc<Session>| lanes.iter().any(|l| Rc::ptr_eq(&l.session, session));
+        let mut sessions = self.fleet.extra();
+        sessions.retain(|session| !is_used(session));
+        sessions
+    }
+
+    /// A lane to dismiss; each is told once.
+    fn leaving(&self) -> Option<Rc<FileLane>> {
+        let lanes = self.file.0.lanes.borrow();
+        let leaves = |lane: &&Rc<FileLane>| {
+            lane.session.is_leaving() && !lane.is_failed.get() && !lane.is_dismissed.replace(true)
+        };
+        lanes.iter().find(leaves).cloned()
+    }
+
+    /// Opens the file on all of `sessions` at once.
+    async fn open_on(&self, sessions: &[Rc<Session>]) -> Vec<Rc<FileLane>> {
+        if let Err(refusal) = self.recognise().await {
+            self.on_refusal(None, refusal).await;
+            return Vec::new();
+        }
+        let mut pool = Pool::new();
+        for session in sessions {
+            pool.push(async move { (session, self.open_one(session).await) });
+        }
+        let mut opened = Vec::new();
+        let mut refused = Vec::new();
+        while let Some((session, result)) = pool.next().await {
+            match result {
+                Ok(lane) => opened.push(lane),
+                Err(refusal) => refused.push((session, refusal)),
+            }
+        }
+        drop(pool);
+        for (session, refusal) in refused {
+            self.on_refusal(Some(session), refusal).await;
+        }
+        self.fleet.look();
+        opened
+    }
+
+    async fn on_refusal(&self, session: Option<&Rc<Session>>, refusal: Refusal) {
+        match (refusal, session) {
+            (Refusal::Session(error), Some(session)) => {
+                self.fleet.on_refused(session, &error).await;
+            }
+            (Refusal::File(why), _) => self.fleet.close_all(&why).await,
+            (Refusal::Once | Refusal::Session(_), _) => self.is_alone.set(true),
+        }
+    }
+
+    /// Learns by what a further handle can be told to be of the same file.
+    async fn recognise(&self) -> Result<(), Refusal> {
+        if self.file.0.known.borrow().is_some() {
+            return Ok(());
+        }
+        let sftp = &self.first.session.sftp;
+        let handle = self.file.handle();
+        let mut attrs = sftp.fstat(handle).await.map_err(Refusal::Session)?;
+        if !matches!(attrs.file_type(), Some(FileType::Regular) | None) {
+            return Err(Refusal::Once);
+        }
+        match self.file.direction() {
+            Direction::Up => self.mark(&mut attrs).await?,
+            Direction::Down => self.io.begin_stripes().map_err(|_| Refusal::Once)?,
+        }
+        *self.file.0.known.borrow_mut() = Some(attrs);
+        Ok(())
+    }
+
+    /// Marks the file that is written to.
+    async fn mark(&self, attrs: &mut Attrs) -> Result<(), Refusal> {
+        let refused = |why: &str| Refusal::File(format!("the server {why}"));
+        let (_, modified) = attrs.times.ok_or_else(|| refused("tells no times"))?;
+        let mode = attrs.permissions.ok_or_else(|| refused("tells no modes"))?;
+        let mode = mode | STRIPED_MODE;
+        attrs.times = Some((mark_before(modified), modified));
+        attrs.permissions = Some(mode);
+        let marked = Attrs {
+            times: attrs.times,
+            permissions: Some(mode & 0o7777),
+            ..Attrs::EMPTY
+        };
+        let sftp = &self.first.session.sftp;
+        let set = sftp.fsetstat(self.file.handle(), &marked).await;
+        set.map_err(|error| match error.is_fatal() {
+            true => Refusal::Session(error),
+            false => refused(&format!("sets no such mode and times ({error})")),
+        })
+    }
+
+    async fn open_one(&self, session: &Rc<Session>) -> Result<Rc<FileLane>, Refusal> {
+        let refused = |error: Error| match error.is_fatal() {
+            true => Refusal::Session(error),
+            false => Refusal::File(format!("the server does not open a file twice ({error})")),
+        };
+        let flags = match self.file.direction() {
+            Direction::Up => OpenFlags::WRITE,
+            Direction::Down => OpenFlags::READ,
+        };
+        let opened = session.sftp.open(&self.file.0.path, flags, &Attrs::EMPTY);
+        let handle = opened.await.map_err(refused)?;
+        let attrs = session.sftp.fstat(&handle).await.map_err(refused)?;
+        if !self.file.same_as(&attrs) {
+            let _ = session.sftp.release(&handle).await;
+            return Err(match self.file.direction() {
+                Direction::Down => Refusal::Once,
+                Direction::Up => Refusal::File(
+                    "a second handle is not of the same file, or the server keeps no times and modes"
+                        .to_owned(),
+                ),
+            });
+        }
+        let lane = FileLane::new(session, handle);
+        self.file.0.lanes.borrow_mut().push(Rc::clone(&lane));
+        Ok(lane)
+    }
+}
+
+/// A time that tells a file from others, as good as certainly: up to a day before `modified`.
+fn mark_before(modified: u32) -> u32 {
+    let mut bytes = [0; 4];
+    SystemRandom::new().fill(&mut bytes);
+    let seconds = 1 + u32::from_be_bytes(bytes) % MARK_SECONDS;
+    modified.saturating_sub(seconds)
+}
+
+impl Crew for FileCrew<'_> {
+    type Lane = FileLane;
+
+    fn now(&self) -> Instant {
+        self.first.session.sftp.connection().now()
+    }
+
+    fn rtt(&self) -> Duration {
+        self.fleet.rtt()
+    }
+
+    fn lanes(&self) -> Vec<Rc<FileLane>> {
+        let lanes = self.file.0.lanes.borrow();
+        let usable = |lane: &&Rc<FileLane>| !lane.is_failed.get() && !lane.session.is_leaving();
+        let extra = lanes.iter().filter(usable);
+        [&self.first].into_iter().chain(extra).cloned().collect()
+    }
+
+    async fn change(&self) -> Change<FileLane> {
+        loop {
+            if let Some(lane) = self.leaving() {
+                return Change::Leave(lane);
+            }
+            let sessions = self.unused_sessions();
+            if !self.is_alone.get() && !sessions.is_empty() {
+                let lanes = self.open_on(&sessions).await;
+                if !lanes.is_empty() {
+                    return Change::Join(lanes);
+                }
+            } else {
+                self.fleet.tick(self.file.direction()).await;
+            }
+        }
+    }
+
+    async fn run(&self, lane: &FileLane, span: Span, moving: UnitMoving<'_>) -> Moved {
+        let progress = |at: crate::client::Progress| moving(at.bytes, at.frontier);
+        let (sftp, handle, io) = (&lane.session.sftp, &lane.handle, Rc::clone(&self.io));
+        let result = match self.file.direction() {
+            Direction::Up => sftp.put_unit(handle, io, span, progress).await,
+            Direction::Down => sftp.get_unit(handle, io, span, progress).await,
+        };
+        moved(result, span)
+    }
+
+    async fn leave(&self, lane: Rc<FileLane>) -> Result<(), Fault> {
+        let mut lanes = self.file.0.lanes.borrow_mut();
+        lanes.retain(|known| !Rc::ptr_eq(known, &lane));
+        drop(lanes);
+        lane.close().await
+    }
+
+    fn on_failed(&self, lane: &FileLane, _: &Fault) {
+        lane.is_failed.set(true);
+        self.fleet.on_failed(&lane.session);
+    }
+}

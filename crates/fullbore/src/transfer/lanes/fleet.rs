@@ -1,0 +1,464 @@
+//! The sessions that a run has with one server, how many they should be, and what was refused.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use fullbore_base::Instant;
+
+use super::policy::{
+    CHANNELS_MAX, CONNECTIONS_MAX_DEFAULT, Caps, LIMITED_PERCENT, Limit, Observation, Policy, Step,
+};
+use crate::client::{Connection, Error, Reconnect, Sftp};
+
+/// Intervals are one round trip, and at least this long.
+const INTERVAL_MIN: Duration = Duration::from_millis(50);
+
+/// Which way a file goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Up,
+    Down,
+}
+
+/// One SFTP session.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) sftp: Sftp,
+    /// It is to be closed: files give up their handles.
+    is_leaving: Cell<bool>,
+    /// What was waited for its window, at the last interval.
+    limited: Cell<Duration>,
+}
+
+impl Session {
+    fn new(sftp: Sftp) -> Rc<Self> {
+        Rc::new(Self {
+            sftp,
+            is_leaving: Cell::new(false),
+            limited: Cell::new(Duration::ZERO),
+        })
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.is_leaving.get()
+    }
+}
+
+/// The sessions with one server. The first is the run's own; the others come and go.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    main: Rc<Session>,
+    caps: Cell<Caps>,
+    /// Whether the server lets a file be opened more than once, as far as known.
+    is_closed: Cell<bool>,
+    reconnect: Option<Reconnect>,
+    extra: RefCell<Vec<Rc<Session>>>,
+    policy: RefCell<Policy>,
+    seen: Cell<Seen>,
+    is_ticking: Cell<bool>,
+    /// Most sessions that there were at once.
+    sessions_most: Cell<usize>,
+}
+
+/// Counters at the last interval, and what was learned from all of them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    at: Option<Instant>,
+    bytes: u64,
+    /// Least round-trip time.
+    rtt: Option<Duration>,
+    /// Largest window that the server gave.
+    window: u32,
+}
+
+/// Ends an interval, whether it was waited for or given up.
+struct Ticking<'a>(&'a Cell<bool>);
+
+impl Drop for Ticking<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+impl Fleet {
+    pub(crate) fn new(sftp: Sftp) -> Self {
+        let caps = Caps {
+            channels: CHANNELS_MAX,
+            connections: 1,
+        };
+        Self {
+            main: Session::new(sftp),
+            caps: Cell::new(caps),
+            is_closed: Cell::new(false),
+            reconnect: None,
+            extra: RefCell::default(),
+            policy: RefCell::default(),
+            seen: Cell::default(),
+            is_ticking: Cell::new(false),
+            sessions_most: Cell::new(1),
+        }
+    }
+
+    /// Allows further connections, made by `reconnect`.
+    pub(crate) fn allow(&mut self, reconnect: Reconnect, caps: Caps) {
+        self.reconnect = Some(reconnect);
+        self.caps.set(caps);
+    }
+
+    pub(crate) const fn main(&self) -> &Rc<Session> {
+        &self.main
+    }
+
+    /// Most sessions that there were at once.
+    pub(crate) fn sessions_most(&self) -> usize {
+        self.sessions_most.get()
+    }
+
+    pub(crate) fn rtt(&self) -> Duration {
+        self.seen.get().rtt.unwrap_or_default()
+    }
+
+    /// Sessions besides the first that may be used.
+    pub(crate) fn extra(&self) -> Vec<Rc<Session>> {
+        self.extra.borrow().clone()
+    }
+
+    /// Looks at the round-trip time and the window.
+    pub(crate) fn look(&self) {
+        let connection = self.main.sftp.connection();
+        let mut seen = self.seen.get();
+        match connection.rtt_last() {
+            Some(rtt) => seen.rtt = Some(seen.rtt.map_or(rtt, |least| least.min(rtt))),
+            None => connection.ping(),
+        }
+        let windows = self.extra.borrow();
+        let windows = windows.iter().chain([&self.main]);
+        let window = windows.map(|session| session.sftp.remote_window_peak());
+        seen.window = window.max().unwrap_or(0);
+        self.seen.set(seen);
+    }
+
+    /// Waits an interval, then opens or closes what the policy says. One file at a time does.
+    pub(crate) async fn tick(&self, direction: Direction) {
+        let interval = self.rtt().max(INTERVAL_MIN);
+        if self.is_ticking.replace(true) {
+            tokio::time::sleep(interval).await;
+            return;
+        }
+        let _ticking = Ticking(&self.is_ticking);
+        self.mark(direction);
+        tokio::time::sleep(interval).await;
+        self.main.sftp.connection().ping();
+        self.look();
+        self.drop_lost();
+        let Some(observation) = self.observe(direction) else {
+            return;
+        };
+        let step = self
+            .policy
+            .borrow_mut()
+            .on_interval(&observation, self.caps.get());
+        match step {
+            Step::Stay => {}
+            Step::Lanes(count) => self.set_lanes(count, &observation).await,
+            Step::Connections(count) => self.set_connections(count, &observation).await,
+        }
+    }
+
+    /// The interval begins.
+    fn mark(&self, direction: Direction) {
+        let mut seen = self.seen.get();
+        seen.at = Some(self.now());
+        seen.bytes = self.bytes(direction);
+        self.seen.set(seen);
+        for session in self.extra.borrow().iter().chain([&self.main]) {
+            session.limited.set(session.sftp.window_limited());
+        }
+    }
+
+    fn now(&self) -> Instant {
+        self.main.sftp.connection().now()
+    }
+
+    /// Bytes moved so far, over all connections.
+    fn bytes(&self, direction: Direction) -> u64 {
+        let stats = self
+            .connections()
+            .into_iter()
+            .map(|connection| connection.stats());
+        stats
+            .map(|stats| match direction {
+                Direction::Up => stats.channel_bytes_sent,
+                Direction::Down => stats.channel_bytes_received,
+            })
+            .sum()
+    }
+
+    /// The connections in use, the first one first.
+    fn connections(&self) -> Vec<Connection> {
+        let mut connections = vec![self.main.sftp.connection().clone()];
+        for session in self.extra.borrow().iter() {
+            let connection = session.sftp.connection();
+            if !connections.iter().any(|known| known.is_same(connection)) {
+                connections.push(connection.clone());
+            }
+        }
+        connections
+    }
+
+    fn observe(&self, direction: Direction) -> Option<Observation> {
+        let seen = self.seen.get();
+        let (rtt, took) = (seen.rtt?, self.now() - seen.at?);
+        let nanos = took.as_nanos().max(1);
+        let bytes = self.bytes(direction).saturating_sub(seen.bytes);
+        let rate = u128::from(bytes) * 1_000_000_000 / nanos;
+        let lanes = 1 + self.extra.borrow().len();
+        let mut observation = Observation {
+            took,
+            rtt,
+            rate: u64::try_from(rate).unwrap_or(u64::MAX),
+            limit: Limit::Other,
+            lanes,
+            connections: self.connections().len(),
+            path_rate: None,
+            window: (seen.window > 0).then(|| u64::from(seen.window)),
+        };
+        observation.limit = self.limit(direction, &observation);
+        Some(observation)
+    }
+
+    fn limit(&self, direction: Direction, seen: &Observation) -> Limit {
+        let connection = self.main.sftp.connection();
+        if self.is_closed.get() || connection.has_rate_limit() {
+            return Limit::Other;
+        }
+        match direction {
+            Direction::Up if self.is_window_limited(seen) => Limit::PeerWindow,
+            Direction::Up | Direction::Down => Limit::Other,
+        }
+    }
+
+    /// Whether windows were used up most of the time, and what moved in a round trip is what they
+    /// hold: on a short path a window that is used up means that the far end is slow.
+    fn is_window_limited(&self, seen: &Observation) -> bool {
+        let Some(window) = seen.window else {
+            return false;
+        };
+        let extra = self.extra.borrow();
+        let sessions = extra.iter().chain([&self.main]);
+        let limited: Duration = sessions
+            .map(|session| {
+                session
+                    .sftp
+                    .window_limited()
+                    .saturating_sub(session.limited.get())
+            })
+            .sum();
+        let all = seen.took.as_nanos() * seen.lanes as u128;
+        let in_flight = u128::from(seen.rate) * seen.rtt.as_nanos() / 1_000_000_000;
+        limited.as_nanos() * 100 >= all * u128::from(LIMITED_PERCENT)
+            && in_flight * 2 >= u128::from(window) * seen.lanes as u128
+    }
+
+    /// Opens or closes channels until there are `count` lanes.
+    async fn set_lanes(&self, count: usize, seen: &Observation) {
+        let before = 1 + self.extra.borrow().len();
+        if count < before {
+            self.close_from(count - 1);
+            self.say(format!(
+                "{count} lanes instead of {before}: more bring nothing now"
+            ))
+            .await;
+            return;
+        }
+        for _ in before..count {
+            let Some(connection) = self.least_used() else {
+                break;
+            };
+            if let Ok(sftp) = connection.start_sftp() {
+                self.extra.borrow_mut().push(Session::new(sftp));
+            }
+        }
+        self.note_count();
+        let why = match seen.limit {
+            Limit::PeerWindow => format!(
+                "the server's window of {} limits a lane to {}/s at {:.0} ms",
+                bytes_text(seen.window.unwrap_or(0)),
+                bytes_text(seen.rate / seen.lanes as u64),
+                seen.rtt.as_secs_f64() * 1e3
+            ),
+            Limit::FarEnd => "the far end's work limits one".to_owned(),
+            Limit::Tcp | Limit::Other => "the path has room".to_owned(),
+        };
+        self.say(format!("{count} lanes instead of {before}: {why}"))
+            .await;
+    }
+
+    /// The connection with the fewest lanes.
+    fn least_used(&self) -> Option<Connection> {
+        let count = |connection: &Connection| {
+            let extra = self.extra.borrow();
+            let sessions = extra.iter().chain([&self.main]);
+            sessions
+                .filter(|session| session.sftp.connection().is_same(connection))
+                .count()
+        };
+        let connections = self.connections().into_iter();
+        connections
+            .map(|connection| (count(&connection), connection))
+            .filter(|(count, _)| *count < self.caps.get().channels)
+            .min_by_key(|(count, _)| *count)
+            .map(|(_, connection)| connection)
+    }
+
+    /// Makes or ends connections until there are `count`. One refusal is the last attempt of the run.
+    async fn set_connections(&self, count: usize, _: &Observation) {
+        let connections = self.connections();
+        let before = connections.len();
+        if count < before {
+            let extra = self.extra.borrow();
+            let is_kept = |session: &Rc<Session>| {
+                let connection = session.sftp.connection();
+                connections[..count]
+                    .iter()
+                    .any(|kept| kept.is_same(connection))
+            };
+            for session in extra.iter().filter(|session| !is_kept(session)) {
+                session.is_leaving.set(true);
+            }
+            drop(extra);
+            self.forget_leaving();
+            self.say(format!(
+                "{count} connections instead of {before}: more bring nothing now"
+            ))
+            .await;
+            return;
+        }
+        let Some(reconnect) = &self.reconnect else {
+            return;
+        };
+        for _ in before..count {
+            match reconnect.connect().await {
+                Ok(sftp) => self.extra.borrow_mut().push(Session::new(sftp)),
+                Err(error) => {
+                    let now = self.connections().len();
+                    self.refuse_connections(now, &error.to_string()).await;
+                    break;
+                }
+            }
+        }
+        self.note_count();
+        let now = self.connections().len();
+        if now > before {
+            self.say(format!(
+                "{now} connections instead of {before}: TCP limits one"
+            ))
+            .await;
+        }
+    }
+
+    fn note_count(&self) {
+        let now = 1 + self.extra.borrow().len();
+        self.sessions_most.set(self.sessions_most.get().max(now));
+    }
+
+    async fn refuse_connections(&self, now: usize, why: &str) {
+        let caps = self.caps.get();
+        let connections = now;
+        self.caps.set(Caps {
+            connections,
+            ..caps
+        });
+        self.policy.borrow_mut().on_refused();
+        self.say(format!("no further connections in this run: {why}"))
+            .await;
+    }
+
+    /// A session could not be used from its beginning on: the server takes no more of them.
+    pub(crate) async fn on_refused(&self, session: &Rc<Session>, error: &Error) {
+        self.remove(session);
+        let connection = session.sftp.connection();
+        let extra = self.extra.borrow();
+        let sessions = extra.iter().chain([&self.main]);
+        let left = sessions
+            .filter(|s| s.sftp.connection().is_same(connection) && !s.sftp.is_over())
+            .count();
+        drop(extra);
+        let caps = self.caps.get();
+        let channels = caps.channels.min(left.max(1));
+        let is_news = channels < caps.channels;
+        self.caps.set(Caps { channels, ..caps });
+        self.policy.borrow_mut().on_refused();
+        if is_news {
+            self.say(format!(
+                "at most {channels} sessions of one connection in this run: {error}"
+            ))
+            .await;
+        }
+    }
+
+    /// A file cannot be opened a second time, or cannot be told to be the same: no lanes for it, nor
+    /// for others.
+    pub(crate) async fn close_all(&self, why: &str) {
+        if !self.is_closed.replace(true) {
+            self.close_from(0);
+            self.policy.borrow_mut().on_refused();
+            self.say(format!("one lane only in this run: {why}")).await;
+        }
+    }
+
+    /// A session failed in use.
+    pub(crate) fn on_failed(&self, session: &Rc<Session>) {
+        self.remove(session);
+    }
+
+    fn remove(&self, session: &Rc<Session>) {
+        session.is_leaving.set(true);
+        self.forget_leaving();
+    }
+
+    /// All but the first `kept` of those besides the main one.
+    fn close_from(&self, kept: usize) {
+        for session in self.extra.borrow().iter().skip(kept) {
+            session.is_leaving.set(true);
+        }
+        self.forget_leaving();
+    }
+
+    fn drop_lost(&self) {
+        for session in self.extra.borrow().iter() {
+            if session.sftp.is_over() {
+                session.is_leaving.set(true);
+            }
+        }
+        self.forget_leaving();
+    }
+
+    /// Files that have handles on them keep them until they have given these up.
+    fn forget_leaving(&self) {
+        self.extra
+            .borrow_mut()
+            .retain(|session| !session.is_leaving());
+    }
+
+    async fn say(&self, text: String) {
+        if let Some(reconnect) = &self.reconnect {
+            reconnect.tell(text).await;
+        }
+    }
+}
+
+/// `2.0 MiB`.
+fn bytes_text(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+/// What a run may use where nobody says otherwise.
+#[must_use]
+pub const fn default_caps() -> Caps {
+    Caps {
+        channels: CHANNELS_MAX,
+        connections: CONNECTIONS_MAX_DEFAULT,
+    }
+}

@@ -1,0 +1,148 @@
+//! Large files over several lanes to a real sshd behind a long path, made of a proxy that holds
+//! bytes back. Passed over where no sshd is installed.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod support;
+
+use std::cell::RefCell;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use fullbore::client::{Reconnect, connect};
+use fullbore::driver::local::LocalSide;
+use fullbore::transfer::lanes::{Caps, default_caps};
+use fullbore::transfer::{Event, Observer, Options, Run, SftpSide};
+use support::{Folder, Script, Sshd, bytes, context, host, run, start_sshd_with};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// Each way; 2 MiB per 60 ms are 35 MB/s.
+const DELAY: Duration = Duration::from_millis(30);
+
+/// A path to `port` that takes [`DELAY`] each way and carries any rate; returns where it begins.
+async fn long_path(port: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let begin = listener.local_addr().unwrap().port();
+    tokio::task::spawn_local(async move {
+        while let Ok((here, _)) = listener.accept().await {
+            let there = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            let (here_in, here_out) = here.into_split();
+            let (there_in, there_out) = there.into_split();
+            tokio::task::spawn_local(carry(here_in, there_out));
+            tokio::task::spawn_local(carry(there_in, here_out));
+        }
+    });
+    begin
+}
+
+async fn carry(mut from: tokio::net::tcp::OwnedReadHalf, mut to: tokio::net::tcp::OwnedWriteHalf) {
+    let (tx, mut rx) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+    tokio::task::spawn_local(async move {
+        while let Some((at, bytes)) = rx.recv().await {
+            tokio::time::sleep_until(at).await;
+            if to.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+    });
+    let mut buf = vec![0; 256 * 1024];
+    while let Ok(n @ 1..) = from.read(&mut buf).await {
+        if tx
+            .send((Instant::now() + DELAY, buf[..n].to_vec()))
+            .is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// Fails on what it is told of failures.
+#[derive(Default)]
+struct Watch(RefCell<Vec<String>>);
+
+impl Observer for Watch {
+    fn notice(&self, event: &Event<'_>) {
+        if let Event::Failed { text, .. } | Event::Warning { text, .. } = event {
+            self.0.borrow_mut().push((*text).to_owned());
+        }
+    }
+}
+
+/// Uploads `content` over a long path to `sshd`; returns the lanes that there were at most, and what
+/// `-v` said.
+fn upload(sshd: &Sshd, content: &[u8], caps: Caps) -> (usize, String) {
+    let script = Script::default();
+    let folder = Folder::new("lanes");
+    let source = folder.write("source", content);
+    let target = sshd.folder.file("target");
+    let lanes = run(async {
+        let port = long_path(sshd.port).await;
+        let host = host(&sshd.folder, port, &["LogLevel=VERBOSE"]);
+        let context = context(&script);
+        let sftp = connect(&host, &context).await.unwrap();
+        let reconnect = Reconnect::new(&host, &context, sftp.connection());
+        let side = SftpSide::new(sftp, "there:").with_lanes(reconnect, caps);
+        let watch = Watch::default();
+        let path = target.as_os_str().as_bytes();
+        let run = Run::new(&side, path, false, Options::default(), &watch);
+        let run = run.await.unwrap();
+        run.copy_from(&LocalSide::new(), &[source.as_os_str().as_bytes().to_vec()])
+            .await;
+        assert!(run.summary().is_success(), "{:?}", watch.0.borrow());
+        assert_eq!(*watch.0.borrow(), [""; 0]);
+        side.lanes_most()
+    });
+    assert!(fs::read(&target).unwrap() == content);
+    let left = fs::read_dir(&sshd.folder.0).unwrap();
+    let names = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let temps: Vec<_> = names.filter(|name| name.ends_with(".fullbore")).collect();
+    assert_eq!(temps, [""; 0]);
+    (lanes, script.seen())
+}
+
+fn sshd(max_sessions: usize) -> Option<Sshd> {
+    start_sshd_with(&format!(
+        "Subsystem sftp internal-sftp\nMaxSessions {max_sessions}"
+    ))
+}
+
+/// Long enough for several lanes to be found worth it.
+const LEN: usize = 96 << 20;
+
+#[test]
+fn an_upload_that_a_window_limits_uses_more_channels() {
+    let Some(sshd) = sshd(10) else { return };
+    let (lanes, said) = upload(&sshd, &bytes(LEN), default_caps());
+    assert!((2..=10).contains(&lanes), "{lanes}\n{said}");
+    assert!(said.contains("window of 2.0 MiB limits"), "{said}");
+}
+
+#[test]
+fn a_server_with_one_session_is_asked_once() {
+    let Some(sshd) = sshd(1) else { return };
+    let (_, said) = upload(&sshd, &bytes(LEN), default_caps());
+    let refusals = said.matches("at most 1 sessions").count();
+    assert_eq!(refusals, 1, "{said}");
+}
+
+#[test]
+fn a_server_with_two_sessions_gives_two_lanes() {
+    let Some(sshd) = sshd(2) else { return };
+    let (_, said) = upload(&sshd, &bytes(LEN), default_caps());
+    assert!(said.contains("2 lanes instead of 1"), "{said}");
+}
+
+#[test]
+fn lanes_that_are_not_wanted_are_not_opened() {
+    let Some(sshd) = sshd(10) else { return };
+    let caps = Caps {
+        channels: 1,
+        connections: 1,
+    };
+    let (lanes, said) = upload(&sshd, &bytes(LEN / 2), caps);
+    assert_eq!(lanes, 1, "{said}");
+}
