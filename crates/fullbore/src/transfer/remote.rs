@@ -114,10 +114,12 @@ impl SftpSide {
         moving: Moving<'_>,
     ) -> Moved {
         let is_long = span.size_hint.saturating_sub(span.offset) >= STRIPED_BYTES_MIN;
-        if is_long {
-            let is_consistent = file.direction() == Direction::Down;
+        let is_up = file.direction() == Direction::Up;
+        // Such a server takes WRITEs one behind the other only.
+        let in_order = is_up && !self.sftp.quirks(|quirks| quirks.writes_anywhere);
+        if is_long && !in_order {
             let crew = FileCrew::new(&self.fleet, file, io);
-            return stripe(&crew, span, is_consistent, moving).await;
+            return stripe(&crew, span, !is_up, moving).await;
         }
         let progress = |at: crate::client::Progress| moving(at.bytes);
         let handle = file.handle();
@@ -478,8 +480,10 @@ impl Side for SftpSide {
     }
 
     async fn fsetstat(&self, file: &RemoteFile, attrs: Attrs) -> Result<(), Fault> {
-        self.set(attrs, async |attrs| self.sftp.fsetstat(file.handle(), attrs).await)
-            .await
+        self.set(attrs, async |attrs| {
+            self.sftp.fsetstat(file.handle(), attrs).await
+        })
+        .await
     }
 
     async fn setstat(&self, path: &[u8], attrs: Attrs) -> Result<(), Fault> {

@@ -158,11 +158,32 @@ impl Fleet {
         let step = self
             .policy
             .borrow_mut()
-            .on_interval(&observation, self.caps.get());
+            .on_interval(&observation, self.caps());
         match step {
             Step::Stay => {}
             Step::Lanes(count) => self.set_lanes(count, &observation).await,
             Step::Connections(count) => self.set_connections(count, &observation).await,
+        }
+    }
+
+    /// What may be used by now: what is known of the server, and what it refused.
+    fn caps(&self) -> Caps {
+        let caps = self.caps.get();
+        let (sessions, handles) = self
+            .main
+            .sftp
+            .quirks(|quirks| (quirks.sessions_max, quirks.handles_max));
+        let sessions = sessions.map_or(usize::MAX, |max| max.max(1) as usize);
+        match handles {
+            // No file is open twice.
+            Some(0 | 1) => Caps {
+                channels: 1,
+                connections: 1,
+            },
+            Some(_) | None => Caps {
+                channels: caps.channels.min(sessions),
+                ..caps
+            },
         }
     }
 
@@ -307,7 +328,7 @@ impl Fleet {
         let connections = self.connections().into_iter();
         connections
             .map(|connection| (count(&connection), connection))
-            .filter(|(count, _)| *count < self.caps.get().channels)
+            .filter(|(count, _)| *count < self.caps().channels)
             .min_by_key(|(count, _)| *count)
             .map(|(_, connection)| connection)
     }
