@@ -2,6 +2,8 @@
 //! randomness, patterns, networks, and the fields of
 //! SSH's messages. Nothing here does I/O.
 
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
+
 pub mod autotune;
 mod buf;
 mod escape;

@@ -2,6 +2,8 @@
 //! engines, a server and a client. Nothing here does I/O: bytes come in as a contiguous view,
 //! leave through a [`fullbore_base::Outlet`], and files are reached through traits.
 
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
+
 pub mod client;
 pub mod proto;
 pub mod server;

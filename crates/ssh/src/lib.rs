@@ -31,6 +31,8 @@
 //!   returns it, `poll_transmit` still yields the goodbye, and `Event::Closed` comes once.
 //! - The caller's mistakes are errors of their own kind and never end the connection.
 
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
+
 pub mod agent;
 pub mod auth;
 pub mod cert;

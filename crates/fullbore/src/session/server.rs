@@ -315,7 +315,7 @@ impl ServerSession {
     }
 
     /// Gives a session one turn: what its channel holds, within its bounds of work and output.
-    /// Returns whether it took any of that.
+    /// Returns whether it took any of that, or can go on at once.
     fn serve(&mut self, now: Instant, i: usize, app: &mut dyn ServerApp) -> bool {
         let session = &mut self.sessions[i];
         let ch = session.ch;
@@ -343,7 +343,7 @@ impl ServerSession {
             self.finish(ch, 0);
             self.end(i, SessionEnd::Done, app);
         }
-        taken > 0
+        taken > 0 || stop == Stop::Work
     }
 
     fn end(&mut self, i: usize, how: SessionEnd, app: &mut dyn ServerApp) {

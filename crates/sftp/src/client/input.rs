@@ -394,7 +394,11 @@ fn refusal(code: Code, text: &[u8], offset: u64) -> BulkError {
 fn status_of<'a>(kind: u8, reply: &Reply<'a>) -> Result<(Code, &'a [u8]), Error> {
     match *reply {
         Reply::Status { code, message } => Ok((code, message)),
-        _ => Err(Misbehaviour::WrongReply { kind }.into()),
+        Reply::Handle(_)
+        | Reply::Data(_)
+        | Reply::Name(_)
+        | Reply::Attrs(_)
+        | Reply::Extended(_) => Err(Misbehaviour::WrongReply { kind }.into()),
     }
 }
 
@@ -416,7 +420,12 @@ fn check_answers(expect: Expect, kind: u8, reply: &Reply<'_>) -> Result<(), Erro
                 .into());
             }
             Expect::Data { .. } => true,
-            _ => false,
+            Expect::Status
+            | Expect::Handle
+            | Expect::Name
+            | Expect::Attrs
+            | Expect::Extended
+            | Expect::ExtendedOrOk => false,
         },
         Reply::Name(_) => expect == Expect::Name,
         Reply::Attrs(_) => expect == Expect::Attrs,

@@ -378,11 +378,11 @@ impl<'a> Request<'a> {
             sink.put_raw(data);
             return;
         }
-        let packet_type = match self {
-            Self::Unknown { packet_type } => *packet_type,
-            known => known
-                .kind()
-                .map_or(fxp::SSH_FXP_EXTENDED, RequestKind::packet_type),
+        let packet_type = if let Self::Unknown { packet_type } = self {
+            *packet_type
+        } else {
+            self.kind()
+                .map_or(fxp::SSH_FXP_EXTENDED, RequestKind::packet_type)
         };
         sink.put_u32(len_u32(self.encoded_len() - super::LEN_WORD));
         sink.put_raw(&[packet_type]);
@@ -444,11 +444,27 @@ impl<'a> Request<'a> {
             }
             Self::UnknownExtended { name } => sink.put_string(name),
             Self::Unknown { .. } => {}
-            extended => extended.encode_extended(sink),
+            Self::PosixRename { .. }
+            | Self::Hardlink { .. }
+            | Self::Statvfs { .. }
+            | Self::ExpandPath { .. }
+            | Self::Fstatvfs { .. }
+            | Self::Fsync { .. }
+            | Self::Lsetstat { .. }
+            | Self::Limits
+            | Self::CopyData { .. }
+            | Self::HomeDirectory { .. }
+            | Self::UsersGroupsById { .. }
+            | Self::CheckFileName { .. }
+            | Self::CheckFileHandle { .. } => self.encode_extended(sink),
         }
     }
 
     /// Name and fields of an extension.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "`encode_fields` tells all requests apart"
+    )]
     fn encode_extended(&self, sink: &mut impl Put) {
         sink.put_string(self.extension_name().as_bytes());
         match *self {
@@ -494,13 +510,13 @@ impl<'a> Request<'a> {
     }
 
     fn extension_name(&self) -> &'static str {
-        match self {
-            Self::CheckFileName { .. } => ext::CHECK_FILE_NAME,
-            Self::CheckFileHandle { echo: false, .. } => ext::CHECK_FILE_HANDLE,
-            other => other
-                .kind()
-                .and_then(RequestKind::extension)
-                .map_or("", |(name, _)| name),
+        if let Self::CheckFileHandle { echo: false, .. } = self {
+            return ext::CHECK_FILE_HANDLE;
         }
+        if let Self::CheckFileName { .. } = self {
+            return ext::CHECK_FILE_NAME;
+        }
+        let extension = self.kind().and_then(RequestKind::extension);
+        extension.map_or("", |(name, _)| name)
     }
 }

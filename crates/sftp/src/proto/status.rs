@@ -82,9 +82,10 @@ impl Code {
 
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Other(code) => write!(f, "unknown status {code}"),
-            known => f.write_str(known.text()),
+        if let Self::Other(code) = self {
+            write!(f, "unknown status {code}")
+        } else {
+            f.write_str(self.text())
         }
     }
 }

@@ -35,6 +35,11 @@ pub struct Config {
     /// READ bytes and digests that may be pending at once, give or take one reply: what their
     /// buffers hold.
     pub pending_bytes_max: usize,
+    /// Requests that may wait for a pending operation on their file while those of other files go on.
+    pub waiting_count_max: usize,
+    /// Bytes that these may have together; with fewer than the longest packet has, one of that length
+    /// holds the session up.
+    pub waiting_bytes_max: usize,
 }
 
 impl Config {
@@ -92,6 +97,11 @@ impl Default for Config {
             work_bytes_max: 1024 * 1024,
             pending_count_max: 16,
             pending_bytes_max: 2 * 1024 * 1024,
+            // As many requests as OpenSSH's client has on their way. Looked through for each request
+            // meanwhile, so not many more.
+            waiting_count_max: 64,
+            // Two of the longest packets.
+            waiting_bytes_max: 2 * PACKET_BYTES_MAX as usize,
         }
     }
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::proto::{
     Attrs, CheckFile, Code, DATA_BYTES_MAX, DATA_HEADER_LEN, HashAlgorithm, Ids, LEN_WORD, Limits,
-    Name, OpenFlags, Reply, Request, RequestKind, StatVfs, data_header, ext, fxp,
+    Name, OpenFlags, Reply, Request, StatVfs, data_header, ext, fxp,
 };
 use crate::wire::{Put, SliceSink, len_u32};
 
@@ -78,7 +78,28 @@ impl Server {
             Request::Close { handle } => self.close(id, handle, io),
             Request::Readdir { handle } => self.readdir(id, handle, io),
             Request::UsersGroupsById { uids, gids } => self.names_by_id(id, uids, gids, io),
-            _ => self.execute_path(id, request, io),
+            Request::Lstat { .. }
+            | Request::Fstat { .. }
+            | Request::Setstat { .. }
+            | Request::Fsetstat { .. }
+            | Request::Remove { .. }
+            | Request::Mkdir { .. }
+            | Request::Rmdir { .. }
+            | Request::Realpath { .. }
+            | Request::Stat { .. }
+            | Request::Rename { .. }
+            | Request::Readlink { .. }
+            | Request::Symlink { .. }
+            | Request::PosixRename { .. }
+            | Request::Statvfs { .. }
+            | Request::Fstatvfs { .. }
+            | Request::Hardlink { .. }
+            | Request::Lsetstat { .. }
+            | Request::Limits
+            | Request::ExpandPath { .. }
+            | Request::HomeDirectory { .. }
+            | Request::UnknownExtended { .. }
+            | Request::Unknown { .. } => self.execute_path(id, request, io),
         }
         true
     }
@@ -94,16 +115,17 @@ impl Server {
         if !self.config.read_only {
             return Ok(());
         }
-        let is_writing = match request {
-            Request::Open { flags, .. } => [
+        let is_writing = if let Request::Open { flags, .. } = request {
+            [
                 OpenFlags::WRITE,
                 OpenFlags::APPEND,
                 OpenFlags::CREAT,
                 OpenFlags::TRUNC,
             ]
             .into_iter()
-            .any(|flag| flags.contains(flag)),
-            _ => RequestKind::is_writing(kind),
+            .any(|flag| flags.contains(flag))
+        } else {
+            kind.is_writing()
         };
         if is_writing { Err(READ_ONLY) } else { Ok(()) }
     }
@@ -118,6 +140,10 @@ impl Server {
 
     /// Requests whose work may go on outside. Returns how to answer then; `None` when the
     /// answer is out.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "`execute` tells all requests apart"
+    )]
     fn execute_long(
         &mut self,
         id: u32,
@@ -398,6 +424,10 @@ impl Server {
     }
 
     /// Requests that answer at once, with a small reply or a path.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "`execute` tells all requests apart"
+    )]
     fn execute_path(&mut self, id: u32, request: &Request<'_>, io: &mut Io<'_>) {
         let store = &mut *io.store;
         let result = match *request {

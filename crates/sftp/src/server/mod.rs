@@ -2,26 +2,29 @@
 //!
 //! Requests are taken whole from a contiguous view, in order, only while the outlet has room for
 //! the longest reply that the next one can cause, and only until the turn's work is done. The
-//! engine queues nothing itself: what is not taken stays in the receive buffer and closes the
+//! engine queues next to nothing itself: what is not taken stays in the receive buffer and closes the
 //! channel's window behind it, so the cost of a request does not depend on what waits.
 //!
 //! ```text
 //! view ──► parse ──► room? ──► file free? ──► allowed? ──► Store ──► reply laid out in the outlet
-//!            │         └ Stop::Outlet  └ Stop::Pending        └ Pending ──complete()──► reply
+//!            │         └ Stop::Outlet  └ waits                └ Pending ──complete()──► reply
 //!            └ Error: the session is over
 //! ```
 //!
 //! Replies come in the order of requests, but for operations that the store runs outside: those
 //! on one file keep their order (reads go on beside reads), others overtake them. A request that
-//! must wait for a pending one holds back those behind it.
+//! must wait for a pending one is put aside, in a list of bounded length, and those on other handles go on;
+//! when the list is full, and for requests that name a path, the session waits.
 
 mod config;
 mod execute;
 mod handles;
 pub mod memory;
+mod needs;
 mod pending;
 mod reply;
 mod store;
+mod waiting;
 
 #[cfg(test)]
 mod tests;
@@ -37,13 +40,15 @@ pub use store::{
 };
 
 use crate::proto::{
-    self, Code, DATA_HEADER_LEN, LEN_WORD, Packet, Reply, Request, RequestKind, RequestSet, fxp,
-    next_packet, parse_init, put_extension,
+    self, Code, LEN_WORD, Packet, Reply, Request, RequestKind, RequestSet, fxp, next_packet,
+    parse_init, put_extension,
 };
 use crate::wire::{Count, InvalidMessage, Put, SliceSink, len_u32};
-use handles::{Handles, Kind, Use};
+use handles::{Handles, Kind};
+use needs::Turn;
 use pending::{Answer, Op, Pending, Uses};
-use reply::{PATH_REPLY_LEN_MAX, SMALL_REPLY_LEN_MAX};
+use reply::SMALL_REPLY_LEN_MAX;
+use waiting::Waiting;
 
 /// Why a session is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +105,7 @@ pub struct Server {
     served: RequestSet,
     handles: Handles,
     pending: Pending,
+    waiting: Waiting,
     /// The version of the last INIT.
     remote_version: Option<u32>,
     stop: Stop,
@@ -119,6 +125,7 @@ impl Server {
             served: config.served(),
             handles: Handles::new(config.handles_max, config.dirs_max),
             pending: Pending::new(config.pending_count_max, config.pending_bytes_max),
+            waiting: Waiting::new(config.waiting_count_max, config.waiting_bytes_max),
             remote_version: None,
             stop: Stop::Input,
             error: None,
@@ -140,30 +147,33 @@ impl Server {
     ) -> Result<usize, Error> {
         let io = &mut Io { out, store };
         self.flush(io);
+        let mut turn = Turn::default();
         let mut taken = 0;
-        let mut count = 0;
-        let mut bytes = 0;
         while self.error.is_none() {
-            if count >= self.config.work_count_max || bytes >= self.config.work_bytes_max {
+            if turn.is_over(&self.config) {
                 self.stop = Stop::Work;
                 break;
             }
-            let packet = match next_packet(&view[taken..], self.config.packet_bytes_max) {
-                Ok(Some(packet)) => packet,
-                Ok(None) => {
-                    self.stop = Stop::Input;
-                    break;
-                }
-                Err(error) => {
-                    self.error = Some(error.into());
-                    break;
+            let served = if self.waiting.is_due {
+                self.serve_waiting(io)
+            } else {
+                match next_packet(&view[taken..], self.config.packet_bytes_max) {
+                    Ok(Some(packet)) => {
+                        let served = self.serve(packet, io);
+                        if matches!(served, Ok(Served::Done { .. })) {
+                            taken += packet.total_len;
+                            turn.bytes += packet.total_len;
+                        }
+                        served
+                    }
+                    Ok(None) => Ok(Served::Later(Stop::Input)),
+                    Err(error) => Err(error.into()),
                 }
             };
-            match self.serve(packet, io) {
+            match served {
                 Ok(Served::Done { reply_bytes, work }) => {
-                    taken += packet.total_len;
-                    count += work;
-                    bytes += packet.total_len + reply_bytes;
+                    turn.count += work;
+                    turn.bytes += reply_bytes;
                 }
                 Ok(Served::Later(stop)) => {
                     self.stop = stop;
@@ -195,10 +205,10 @@ impl Server {
         self.stop
     }
 
-    /// Operations that were not answered yet.
+    /// Operations that were not answered yet, and requests that wait for them.
     #[must_use]
     pub fn pending_count(&self) -> usize {
-        self.pending.count()
+        self.pending.count() + self.waiting.count()
     }
 
     /// Handles open now.
@@ -222,32 +232,66 @@ impl Server {
         }
         let (id, request) = Request::parse(packet)?;
         let request = request.in_order(self.config.symlink_order);
-        let reply_len_max = self.reply_len_max(&request);
-        if io.out.room() < reply_len_max {
-            return Ok(Served::Later(Stop::Outlet));
-        }
         let uses = self.uses(&request);
-        let is_free = uses
-            .iter()
-            .flatten()
-            .all(|&(file, how)| self.handles.is_free_for(file, how));
-        if !is_free {
+        let names_handle = uses.iter().any(Option::is_some);
+        if !names_handle && self.waiting.count() > 0 {
             return Ok(Served::Later(Stop::Pending));
         }
-        if !self.execute(id, &request, uses, io) {
-            return Ok(Served::Later(Stop::Pending));
-        }
-        let reply_bytes = match request {
-            Request::Read { .. } | Request::Readdir { .. } | Request::UsersGroupsById { .. } => {
-                reply_len_max
+        if self.waiting.holds_back(&uses) || !self.is_free_for(&uses) {
+            if !self.waiting.push(packet, uses) {
+                return Ok(Served::Later(Stop::Pending));
             }
-            _ => 0,
+            return Ok(Served::Done {
+                reply_bytes: 0,
+                work: 1,
+            });
+        }
+        Ok(self.serve_now(id, &request, uses, io))
+    }
+
+    /// Serves the first request of the waiting list whose files are free by now.
+    fn serve_waiting(&mut self, io: &mut Io<'_>) -> Result<Served, Error> {
+        let first = (0..self.waiting.count()).find(|&index| {
+            let uses = self.waiting.candidate(index);
+            uses.is_some_and(|uses| self.is_free_for(&uses))
+        });
+        let Some(index) = first else {
+            self.waiting.is_due = false;
+            return Ok(Served::Done {
+                reply_bytes: 0,
+                work: 0,
+            });
         };
-        let work = match request {
-            Request::Realpath { .. } | Request::ExpandPath { .. } => WALK_WORK,
-            _ => 1,
-        };
-        Ok(Served::Done { reply_bytes, work })
+        let entry = self.waiting.take(index);
+        let (id, request) = Request::parse(entry.packet())?;
+        // A handle that was closed meanwhile is not found again.
+        let uses = self.uses(&request);
+        let served = self.serve_now(id, &request, uses, io);
+        if matches!(served, Served::Later(_)) {
+            self.waiting.put_back(index, entry);
+        }
+        Ok(served)
+    }
+
+    /// Serves a request whose files are free, if there is room for its reply.
+    fn serve_now(&mut self, id: u32, request: &Request<'_>, uses: Uses, io: &mut Io<'_>) -> Served {
+        let cost = self.cost(request);
+        if io.out.room() < cost.reply_len_max {
+            return Served::Later(Stop::Outlet);
+        }
+        if !self.execute(id, request, uses, io) {
+            return Served::Later(Stop::Pending);
+        }
+        Served::Done {
+            reply_bytes: cost.reply_bytes,
+            work: cost.work,
+        }
+    }
+
+    /// Whether no pending operation keeps these files.
+    fn is_free_for(&self, uses: &Uses) -> bool {
+        let mut uses = uses.iter().flatten();
+        uses.all(|&(file, how)| self.handles.is_free_for(file, how))
     }
 
     fn serve_init(&mut self, packet: Packet<'_>, io: &mut Io<'_>) -> Result<Served, Error> {
@@ -285,73 +329,6 @@ impl Server {
         }
     }
 
-    /// The longest reply, length word included, that a request can cause.
-    fn reply_len_max(&self, request: &Request<'_>) -> usize {
-        match request {
-            Request::Read { len, .. } => {
-                let len = (*len).min(self.config.read_bytes_max());
-                SMALL_REPLY_LEN_MAX.max(DATA_HEADER_LEN + len as usize)
-            }
-            Request::Readdir { .. } => self.readdir_len(),
-            Request::Realpath { .. }
-            | Request::Readlink { .. }
-            | Request::ExpandPath { .. }
-            | Request::HomeDirectory { .. } => PATH_REPLY_LEN_MAX,
-            Request::UsersGroupsById { .. }
-            | Request::CheckFileName { .. }
-            | Request::CheckFileHandle { .. } => self.config.reply_len_max(),
-            Request::Open { .. }
-            | Request::Close { .. }
-            | Request::Write { .. }
-            | Request::Lstat { .. }
-            | Request::Fstat { .. }
-            | Request::Setstat { .. }
-            | Request::Fsetstat { .. }
-            | Request::Opendir { .. }
-            | Request::Remove { .. }
-            | Request::Mkdir { .. }
-            | Request::Rmdir { .. }
-            | Request::Stat { .. }
-            | Request::Rename { .. }
-            | Request::Symlink { .. }
-            | Request::PosixRename { .. }
-            | Request::Statvfs { .. }
-            | Request::Fstatvfs { .. }
-            | Request::Hardlink { .. }
-            | Request::Fsync { .. }
-            | Request::Lsetstat { .. }
-            | Request::Limits
-            | Request::CopyData { .. }
-            | Request::UnknownExtended { .. }
-            | Request::Unknown { .. } => SMALL_REPLY_LEN_MAX,
-        }
-    }
-
-    fn readdir_len(&self) -> usize {
-        self.config
-            .readdir_bytes_max
-            .clamp(SMALL_REPLY_LEN_MAX, self.config.reply_len_max())
-    }
-
-    /// The open files that a request uses, and how. Unknown handles are left to its execution.
-    fn uses(&self, request: &Request<'_>) -> Uses {
-        let find = |handle: &[u8], how| self.handles.find(handle).map(|(file, _)| (file, how));
-        match request {
-            Request::Read { handle, .. }
-            | Request::Fstat { handle }
-            | Request::CheckFileHandle { handle, .. } => [find(handle, Use::Shared), None],
-            Request::Close { handle }
-            | Request::Write { handle, .. }
-            | Request::Fsetstat { handle, .. }
-            | Request::Readdir { handle }
-            | Request::Fsync { handle } => [find(handle, Use::Exclusive), None],
-            Request::CopyData { from, to, .. } => {
-                [find(from, Use::Shared), find(to, Use::Exclusive)]
-            }
-            _ => [None, None],
-        }
-    }
-
     /// Sends the replies of completed operations while there is room.
     fn flush(&mut self, io: &mut Io<'_>) {
         while let Some(op) = self.pending.front() {
@@ -364,6 +341,7 @@ impl Server {
             for (file, how) in op.uses.into_iter().flatten() {
                 self.handles.end(file, how);
             }
+            self.waiting.is_due = self.waiting.count() > 0;
             let id = op.request_id;
             match (op.completion, op.answer) {
                 (Some(Completion::Data(Ok(data))), Answer::Data { len }) => {
@@ -417,15 +395,12 @@ impl Server {
     }
 }
 
-/// How many short requests a walk along a path counts for: it looks at each component by itself.
-const WALK_WORK: u32 = 32;
-
 /// What became of one packet.
 enum Served {
     /// It was served, with a reply of about so many bytes beyond a small one, and as much work as
     /// that many short requests.
     Done { reply_bytes: usize, work: u32 },
-    /// It stays in the view.
+    /// It stays where it is: in the view, or in the waiting list.
     Later(Stop),
 }
 

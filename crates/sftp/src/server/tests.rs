@@ -9,6 +9,8 @@ use crate::proto::{
     PACKET_BYTES_MAX, StatVfs, SymlinkOrder, Version, encode_init,
 };
 
+mod pending;
+
 const LIMIT: usize = 4 * 1024 * 1024;
 
 /// A client without a network.
@@ -835,110 +837,6 @@ fn the_work_of_a_turn_is_bounded_and_independent_of_the_backlog() {
         assert_eq!(taken, 10 * write.encoded_len());
         assert_eq!(peer.store.call_count() - calls, 10);
     }
-}
-
-#[test]
-fn reads_go_on_beside_reads_and_a_write_waits_for_them() {
-    let mut peer = Peer::new(Config::default());
-    peer.make(b"f", b"0123456789");
-    let handle = peer.open(b"f", OpenFlags::READ.with(OpenFlags::WRITE));
-    peer.store.set_deferring(true);
-    let mut view = Vec::new();
-    read(&handle, 0, 2).encode(1, &mut view);
-    read(&handle, 2, 2).encode(2, &mut view);
-    let reads_len = view.len();
-    let write = Request::Write {
-        handle: &handle,
-        offset: 0,
-        data: b"xx",
-    };
-    write.encode(3, &mut view);
-    assert_eq!(peer.feed(&view), Ok(reads_len));
-    assert_eq!(peer.server.stop(), Stop::Pending);
-    assert_eq!(peer.server.pending_count(), 2);
-    let done = peer.store.finish_last();
-    peer.finish(done);
-    assert_eq!(peer.feed(&view[reads_len..]), Ok(0), "one is still pending");
-    let done = peer.store.finish_next();
-    peer.finish(done);
-    let answers = peer.answers();
-    assert_eq!(answers.iter().map(Answer::id).collect::<Vec<_>>(), [2, 1]);
-    assert_eq!(answers[1].data(), b"01");
-    assert_eq!(peer.feed(&view[reads_len..]), Ok(view.len() - reads_len));
-    assert_eq!(peer.answers()[0].code(), 0);
-}
-
-#[test]
-fn operations_on_other_files_overtake_pending_ones() {
-    let mut peer = Peer::new(Config::default());
-    let a = peer.open(b"a", NEW);
-    let b = peer.open(b"b", NEW);
-    peer.store.set_deferring(true);
-    let sync = burst(1, Request::Fsync { handle: &a });
-    assert_eq!(peer.feed(&sync), Ok(sync.len()));
-    let write = Request::Write {
-        handle: &b,
-        offset: 0,
-        data: b"x",
-    };
-    assert_eq!(peer.ask(write).code(), 0);
-    let close = burst(1, Request::Close { handle: &a });
-    assert_eq!(peer.feed(&close), Ok(0), "a close keeps its place");
-    let done = peer.store.finish_next();
-    peer.finish(done);
-    assert_eq!(peer.answers()[0].code(), 0);
-    assert_eq!(peer.feed(&close), Ok(close.len()));
-}
-
-#[test]
-fn pending_operations_are_bounded_in_count_and_bytes() {
-    for (count_max, bytes_max, expected) in [(3, usize::MAX, 3), (64, 250, 3)] {
-        let mut peer = Peer::new(Config {
-            pending_count_max: count_max,
-            pending_bytes_max: bytes_max,
-            ..Config::default()
-        });
-        peer.make(b"f", &[1; 1000]);
-        let handle = peer.open(b"f", OpenFlags::READ);
-        peer.store.set_deferring(true);
-        let request = read(&handle, 0, 100);
-        let view = burst(10, request);
-        let mut taken = peer.feed(&view).expect("valid input");
-        assert_eq!(taken, expected * request.encoded_len());
-        assert_eq!(peer.server.stop(), Stop::Pending);
-        while let Some((token, completion)) = peer.store.finish_next() {
-            peer.finish(Some((token, completion)));
-            // A token counts once.
-            peer.finish(Some((token, Completion::Data(Err(StoreError::EOF)))));
-            taken += peer.feed(&view[taken..]).expect("valid input");
-        }
-        assert_eq!(taken, view.len());
-        let answers = peer.answers();
-        assert_eq!(answers.len(), 10);
-        assert!(answers.iter().all(|answer| answer.data() == [1; 100]));
-    }
-}
-
-#[test]
-fn a_finished_operation_waits_for_room() {
-    let mut peer = Peer::new(Config::default());
-    peer.make(b"f", &[1; 1000]);
-    let handle = peer.open(b"f", OpenFlags::READ);
-    peer.store.set_deferring(true);
-    let view = burst(1, read(&handle, 0, 1000));
-    assert_eq!(peer.feed(&view), Ok(view.len()));
-    let mut full = Shards {
-        bytes: Vec::new(),
-        room: 100,
-    };
-    let (token, completion) = peer.store.finish_next().expect("pending");
-    let Peer { server, store, .. } = &mut peer;
-    server.complete(token, completion, &mut full, store);
-    assert_eq!((full.bytes.len(), server.pending_count()), (0, 1));
-    full.room = LIMIT;
-    assert_eq!(server.handle_input(&[], &mut full, store), Ok(0));
-    assert_eq!(split(&full.bytes)[0].data(), [1; 1000]);
-    assert_eq!(server.pending_count(), 0);
 }
 
 #[test]

@@ -236,9 +236,10 @@ impl Requests {
             return false;
         };
         let starts_program = request.starts_program();
-        let env_bytes = match request {
-            ChannelRequest::Env { name, value } => Some(name.len() + value.len()),
-            _ => None,
+        let env_bytes = if let ChannelRequest::Env { name, value } = request {
+            Some(name.len() + value.len())
+        } else {
+            None
         };
         if ok {
             self.has_program |= starts_program;

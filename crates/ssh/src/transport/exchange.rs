@@ -397,7 +397,12 @@ impl Transport {
                 self.finish_exchange(*negotiated, &agreed, Some(offer));
                 Ok(())
             }
-            step => {
+            step @ (Step::Idle
+            | Step::AwaitInit
+            | Step::Client(..)
+            | Step::Server(..)
+            | Step::AwaitVerdict(..)
+            | Step::AwaitNewKeys(_)) => {
                 self.exchange.step = step;
                 Err(ApiMisuse::NoSuchHostKey.into())
             }
@@ -476,7 +481,11 @@ impl Transport {
                 self.exchange.done_count += 1;
                 Ok(())
             }
-            step => {
+            step @ (Step::Idle
+            | Step::AwaitInit
+            | Step::Client(..)
+            | Step::Server(..)
+            | Step::AwaitVerdict(..)) => {
                 self.exchange.step = step;
                 let message = SSH_MSG_NEWKEYS;
                 Err(PeerMisbehaved::UnexpectedMessage { message }.into())
