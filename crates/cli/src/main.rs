@@ -5,6 +5,7 @@
 
 mod args;
 mod copy;
+mod doctor;
 mod exit;
 mod lab;
 mod output;
@@ -52,6 +53,7 @@ fn run(arguments: &[OsString]) -> Exit {
             Ok(plan) => copy::run(&plan),
             Err(why) => exit::usage(&why),
         },
+        Ok(Task::Doctor(values)) => doctor::run(&values),
         Ok(Task::Serve(values)) => serve::run(&values),
         Ok(Task::HashPassword) => serve::hash_password(),
         Ok(Task::Demo) => demo(),

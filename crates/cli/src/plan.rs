@@ -9,7 +9,7 @@ use fullbore::config::ssh_config::ConfigFile;
 use fullbore::transfer::Options;
 use fullbore::transfer::lanes::{Caps, default_caps};
 
-use crate::args::CopyValues;
+use crate::args::{ConnectionValues, CopyValues};
 
 /// What a copy does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,12 +129,8 @@ pub(crate) fn copy_plan(values: &CopyValues) -> Result<CopyPlan, String> {
         },
         limit: values.limit,
         caps: caps(values),
-        ssh_options: ssh_options(values),
-        config_file: match &values.connection.config_file {
-            None => ConfigFile::UserAndSystem,
-            Some(file) if file.as_os_str().eq_ignore_ascii_case("none") => ConfigFile::None,
-            Some(file) => ConfigFile::Only(file.clone()),
-        },
+        ssh_options: ssh_options(&values.connection, values.verbosity, values.quiet),
+        config_file: config_file(&values.connection),
         report: match (values.json, values.quiet) {
             (true, _) => Report::Json,
             (false, true) => Report::Quiet,
@@ -173,8 +169,21 @@ fn grouped(arguments: &[std::ffi::OsString]) -> Result<Vec<Source>, String> {
     Ok(sources)
 }
 
-fn ssh_options(values: &CopyValues) -> Vec<String> {
-    let connection = &values.connection;
+/// Which files configure hosts.
+pub(crate) fn config_file(connection: &ConnectionValues) -> ConfigFile {
+    match &connection.config_file {
+        None => ConfigFile::UserAndSystem,
+        Some(file) if file.as_os_str().eq_ignore_ascii_case("none") => ConfigFile::None,
+        Some(file) => ConfigFile::Only(file.clone()),
+    }
+}
+
+/// `-o` and the flags that stand for one, the flags first: they were asked for by name.
+pub(crate) fn ssh_options(
+    connection: &ConnectionValues,
+    verbosity: u8,
+    is_quiet: bool,
+) -> Vec<String> {
     let mut options = Vec::new();
     let mut add = |key: &str, value: &str| options.push(format!("{key}={value}"));
     if let Some(port) = connection.port {
@@ -201,11 +210,11 @@ fn ssh_options(values: &CopyValues) -> Vec<String> {
     if connection.batch {
         add("BatchMode", "yes");
     }
-    if values.verbosity > 0 {
+    if verbosity > 0 {
         let level = ["VERBOSE", "DEBUG1", "DEBUG2", "DEBUG3"];
-        let index = usize::from(values.verbosity).min(level.len()) - 1;
+        let index = usize::from(verbosity).min(level.len()) - 1;
         add("LogLevel", level[index]);
-    } else if values.quiet {
+    } else if is_quiet {
         add("LogLevel", "QUIET");
     }
     options.extend(connection.options.iter().cloned());

@@ -55,18 +55,23 @@ Examples:
 
 Exit status: 0 when every file is right, 1 when one is not, 255 without a connection.";
 
-fn flag(name: &'static str, short: char, help: &'static str) -> Arg {
+pub(super) fn flag(name: &'static str, short: char, help: &'static str) -> Arg {
     long_flag(name, help).short(short)
 }
 
-fn long_flag(name: &'static str, help: &'static str) -> Arg {
+pub(super) fn long_flag(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name)
         .long(name)
         .action(ArgAction::SetTrue)
         .help(help)
 }
 
-fn option(name: &'static str, short: char, value: &'static str, help: &'static str) -> Arg {
+pub(super) fn option(
+    name: &'static str,
+    short: char,
+    value: &'static str,
+    help: &'static str,
+) -> Arg {
     long_option(name, value, help).short(short)
 }
 
@@ -74,7 +79,7 @@ fn long_option(name: &'static str, value: &'static str, help: &'static str) -> A
     Arg::new(name).long(name).value_name(value).help(help)
 }
 
-fn place(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+pub(super) fn place(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     Arg::new(name)
         .value_name(value)
         .required(true)
@@ -136,7 +141,7 @@ fn copy_arguments() -> [Arg; 9] {
     ]
 }
 
-fn connection_arguments() -> [Arg; 10] {
+pub(super) fn connection_arguments() -> [Arg; 10] {
     [
         option("port", 'P', "PORT", "Port of the server")
             .value_parser(value_parser!(u16).range(1..)),
@@ -178,15 +183,33 @@ fn output_arguments() -> [Arg; 3] {
     ]
 }
 
-impl CopyValues {
+impl ConnectionValues {
     /// Takes the values out.
-    pub(super) fn from_matches(matches: &ArgMatches) -> CopyValues {
+    pub(super) fn from_matches(matches: &ArgMatches) -> ConnectionValues {
         let many = |name: &str| {
             matches
                 .get_many::<String>(name)
                 .unwrap_or_default()
                 .cloned()
         };
+        ConnectionValues {
+            port: matches.get_one("port").copied(),
+            identities: many("identity").collect(),
+            config_file: matches.get_one("config").cloned(),
+            options: many("option").collect(),
+            jump: matches.get_one("jump").cloned(),
+            ciphers: matches.get_one("cipher").cloned(),
+            compression: matches.get_flag("compress"),
+            ipv4: matches.get_flag("ipv4"),
+            ipv6: matches.get_flag("ipv6"),
+            batch: matches.get_flag("batch"),
+        }
+    }
+}
+
+impl CopyValues {
+    /// Takes the values out.
+    pub(super) fn from_matches(matches: &ArgMatches) -> CopyValues {
         CopyValues {
             recursive: matches.get_flag("recursive"),
             preserve: matches.get_flag("preserve"),
@@ -200,18 +223,7 @@ impl CopyValues {
             limit: matches.get_one("limit").copied(),
             lanes: matches.get_one("lanes").copied(),
             connections: matches.get_one("connections").copied(),
-            connection: ConnectionValues {
-                port: matches.get_one("port").copied(),
-                identities: many("identity").collect(),
-                config_file: matches.get_one("config").cloned(),
-                options: many("option").collect(),
-                jump: matches.get_one("jump").cloned(),
-                ciphers: matches.get_one("cipher").cloned(),
-                compression: matches.get_flag("compress"),
-                ipv4: matches.get_flag("ipv4"),
-                ipv6: matches.get_flag("ipv6"),
-                batch: matches.get_flag("batch"),
-            },
+            connection: ConnectionValues::from_matches(matches),
             places: ["sources", "target"]
                 .into_iter()
                 .filter_map(|name| matches.get_many(name))

@@ -1,6 +1,7 @@
 //! The command line: from words to values. What they mean together is decided by `plan` and `serve`.
 
 mod copy;
+mod doctor;
 mod lab;
 mod serve;
 
@@ -8,7 +9,8 @@ use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-pub(crate) use copy::CopyValues;
+pub(crate) use copy::{ConnectionValues, CopyValues};
+pub(crate) use doctor::DoctorValues;
 pub(crate) use lab::{LabValues, Scenario, ScenarioValues};
 pub(crate) use serve::{FLAGS as SERVE_FLAGS, Kind, ServeValues};
 
@@ -19,6 +21,8 @@ use crate::output;
 pub(crate) enum Task {
     /// `cp`
     Copy(CopyValues),
+    /// `doctor`
+    Doctor(DoctorValues),
     /// `serve`
     Serve(ServeValues),
     /// `hash-password`
@@ -40,6 +44,7 @@ Examples:
   fullbore cp report.pdf server:                  to the home folder there
   fullbore cp -r user@server:/srv/data ./data     a folder from there
   fullbore cp --verify -P 2222 big.iso server:/tmp/
+  fullbore doctor server                          what limits the way there, and the remedy
   fullbore serve --root /srv/files --read-only    a file server in one process
   fullbore demo                                   the whole thing on this machine
 
@@ -54,6 +59,7 @@ pub(crate) fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(copy::command())
+        .subcommand(doctor::command())
         .subcommand(serve::command())
         .subcommand(
             Command::new("hash-password")
@@ -106,6 +112,7 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Task, String> {
     let (name, matches) = matches.subcommand().ok_or("a command is missing")?;
     match name {
         "cp" => Ok(Task::Copy(CopyValues::from_matches(matches))),
+        "doctor" => Ok(Task::Doctor(DoctorValues::from_matches(matches))),
         "serve" => Ok(Task::Serve(ServeValues::from_matches(matches))),
         "hash-password" => Ok(Task::HashPassword),
         "demo" => Ok(Task::Demo),

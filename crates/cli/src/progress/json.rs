@@ -17,7 +17,7 @@ impl Object {
     }
 
     /// An empty object.
-    fn plain() -> Object {
+    pub(crate) fn plain() -> Object {
         Object("{".to_owned())
     }
 

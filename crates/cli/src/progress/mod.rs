@@ -16,6 +16,7 @@ use fullbore::transfer::{Event, Observer, Summary};
 use crate::output;
 use crate::plan::{CopyPlan, Report};
 use bar::Bar;
+pub(crate) use json::Object;
 use watched::Watched;
 
 /// Watches a copy for a person or a program.

@@ -33,7 +33,7 @@ use crate::config::ssh_config::{
 };
 use crate::config::text::reason;
 use crate::driver::clock::Clock;
-use crate::driver::dial::{self, Dial, Family, SocketOptions};
+use crate::driver::dial::{self, Dial, DialTimes, Family, SocketOptions};
 use crate::driver::pump::Pump;
 use crate::driver::random::SystemRandom;
 use crate::driver::stream::Stream;
@@ -157,6 +157,7 @@ pub async fn connect_over(
     let way = Way {
         stream,
         carrier: None,
+        dialed: None,
     };
     let connection = start(host, context, way, Haste::ByName)?;
     log_in(&connection, host, context, None).await?;
@@ -192,6 +193,8 @@ pub(super) async fn log_in(
 pub(super) struct Way {
     stream: Stream,
     carrier: Option<Connection>,
+    /// How long the host took to reach, where it was reached from here.
+    dialed: Option<DialTimes>,
 }
 
 /// A way to the host as its configuration says. `jumps_left` bounds configurations that lead
@@ -203,13 +206,11 @@ pub(super) fn reach<'a>(
 ) -> Pin<Box<dyn Future<Output = Result<Way, Error>> + 'a>> {
     Box::pin(async move {
         match &host.connection.proxy {
-            None => Ok(Way {
-                stream: dial_host(host, context).await?,
-                carrier: None,
-            }),
+            None => dial_host(host, context).await,
             Some(Proxy::Command(command)) => Ok(Way {
                 stream: run_proxy(command, context)?,
                 carrier: None,
+                dialed: None,
             }),
             Some(Proxy::Jump(hops)) => jump(host, hops, context, jumps_left).await,
         }
@@ -253,10 +254,7 @@ async fn jump(
     }
     match carrier {
         Some(carrier) => through(carrier, host).await,
-        None => Ok(Way {
-            stream: dial_host(host, context).await?,
-            carrier: None,
-        }),
+        None => dial_host(host, context).await,
     }
 }
 
@@ -275,6 +273,7 @@ pub(super) async fn through(carrier: Connection, host: &HostConfig) -> Result<Wa
     Ok(Way {
         stream: Stream::Tunnel(Box::new(tunnel)),
         carrier: Some(carrier),
+        dialed: None,
     })
 }
 
@@ -290,7 +289,7 @@ fn hop_config(hop: &JumpHost, context: &Context) -> Result<HostConfig, Error> {
         .map_err(|error| Error::Connect(error.to_string().into()))
 }
 
-async fn dial_host(host: &HostConfig, context: &Context) -> Result<Stream, Error> {
+async fn dial_host(host: &HostConfig, context: &Context) -> Result<Way, Error> {
     let options = &host.connection;
     let failed = |why: String| Error::Connect(why.into());
     let bind = match &options.bind_address {
@@ -322,7 +321,8 @@ async fn dial_host(host: &HostConfig, context: &Context) -> Result<Stream, Error
         attempts -= 1;
         let started = context.clock.now();
         match dial::dial(&target).await {
-            Ok((socket, address)) => {
+            Ok(dialed) => {
+                let address = dialed.address;
                 if host.session.log_level >= LogLevel::Verbose {
                     let millis = (context.clock.now() - started).as_secs_f64() * 1e3;
                     let text = format!(
@@ -331,7 +331,12 @@ async fn dial_host(host: &HostConfig, context: &Context) -> Result<Stream, Error
                     );
                     context.asker.tell(text).await;
                 }
-                return Stream::socket(socket).map_err(|error| failed(reason(&error)));
+                let stream = Stream::socket(dialed.socket);
+                return Ok(Way {
+                    stream: stream.map_err(|error| failed(reason(&error)))?,
+                    carrier: None,
+                    dialed: Some(dialed.times),
+                });
             }
             Err(error) if attempts == 0 => return Err(failed(error.to_string())),
             // ConnectionAttempts: "one per second".
@@ -371,6 +376,7 @@ pub(super) fn start(
     let mut session = ClientSession::new(Ssh::client(config, provider, clock.now()));
     session.set_own_profiles(own_profiles(context)?);
     let core = Core::new(clock, peer_name(host), session);
+    core.note(|state| state.watch.milestones.dialed = way.dialed);
     tokio::task::spawn_local(core.clone().run(Pump::new(way.stream, clock)));
     Ok(Connection::new(core, way.carrier))
 }

@@ -256,10 +256,47 @@ impl Connection {
             .look(|state| state.watch.meter().latest().cloned())
     }
 
-    /// What limited since the connection was made.
+    /// What limited since the connection was made, or since the sums were taken last.
     #[must_use]
     pub fn path_totals(&self) -> crate::path::Totals {
         self.core.look(|state| state.watch.meter().totals().clone())
+    }
+
+    /// Takes the sums, and starts new ones.
+    #[must_use]
+    pub fn take_path_totals(&self) -> crate::path::Totals {
+        let take = |state: &mut super::core::State| state.watch.meter_mut().take_totals();
+        self.core.note(take)
+    }
+
+    /// How long each phase of the connection's beginning took.
+    #[must_use]
+    pub fn milestones(&self) -> super::Milestones {
+        self.core.look(|state| state.watch.milestones)
+    }
+
+    /// Asks the server for a sign of life, and waits for it: the round-trip time from end to end.
+    ///
+    /// # Errors
+    /// When the connection is over.
+    pub async fn round_trip(&self) -> Result<Duration, Error> {
+        let count = self.stats().rtt_count;
+        self.core
+            .change(|state, now| state.session.conn_mut().ping(now));
+        poll_fn(|cx| {
+            self.core.note(|state| {
+                let conn = state.session.conn();
+                if let Some(pong) = conn.pong().filter(|_| conn.stats().rtt_count > count) {
+                    return Poll::Ready(Ok(pong));
+                }
+                if let Some(error) = state.closed() {
+                    return Poll::Ready(Err(error.clone()));
+                }
+                state.watch.pinging.push(cx.waker().clone());
+                Poll::Pending
+            })
+        })
+        .await
     }
 
     /// What the server's version line says.

@@ -12,6 +12,7 @@ mod connection;
 mod contact;
 mod core;
 mod describe;
+mod doctor;
 mod error;
 mod finish;
 mod host_key;
@@ -19,6 +20,7 @@ mod host_keys;
 mod keys;
 mod lane;
 mod login;
+mod milestones;
 mod proposal;
 mod reconnect;
 mod remembered;
@@ -34,8 +36,10 @@ pub use connect::{
     connect_with,
 };
 pub use connection::{Connection, ExecOutput};
+pub use doctor::Examination;
 pub use error::Error;
 pub use fullbore_sftp::client::Config as SftpConfig;
 pub use lane::{Progress, Transferred};
+pub use milestones::Milestones;
 pub use reconnect::Reconnect;
 pub use sftp::{Digests, DirEntry, Sftp};

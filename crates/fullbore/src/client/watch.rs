@@ -5,10 +5,12 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::task::Waker;
 
 use fullbore_base::Instant;
 
 use super::core::State;
+use super::milestones::Milestones;
 use crate::driver::pump::Pump;
 use crate::driver::stream::Stream;
 use crate::driver::thread_clock::ThreadClock;
@@ -25,6 +27,10 @@ pub(super) struct Watch {
     awaited_since: Instant,
     thread: Option<ThreadClock>,
     disk: Rc<Cell<DiskTimes>>,
+    pub(super) milestones: Milestones,
+    /// Who waits for the answer to a ping.
+    pub(super) pinging: Vec<Waker>,
+    pongs: u64,
     lanes: LaneCounts,
 }
 
@@ -37,12 +43,19 @@ impl Watch {
             awaited_since: Instant::ZERO,
             thread: None,
             disk,
+            milestones: Milestones::default(),
+            pinging: Vec::new(),
+            pongs: 0,
             lanes: LaneCounts::default(),
         }
     }
 
     pub(super) const fn meter(&self) -> &Meter {
         &self.meter
+    }
+
+    pub(super) const fn meter_mut(&mut self) -> &mut Meter {
+        &mut self.meter
     }
 
     /// When a sample is due.
@@ -67,6 +80,13 @@ impl State {
 
     /// The task has done what could be done.
     pub(super) fn on_rest(&mut self, now: Instant, pump: &Pump) {
+        let watch = &mut self.watch;
+        watch.milestones.look(now, &self.session);
+        let pongs = self.session.conn().stats().rtt_count;
+        if pongs != watch.pongs {
+            watch.pongs = pongs;
+            watch.pinging.drain(..).for_each(Waker::wake);
+        }
         let wait = self.wait(now);
         let outstanding = path::outstanding_count(&self.session);
         self.watch.waits.on_outstanding(now, outstanding);
@@ -95,6 +115,7 @@ impl State {
 
     /// Ends the last interval: the connection is over.
     pub(super) fn on_end(&mut self, now: Instant, pump: &Pump) {
+        self.watch.pinging.drain(..).for_each(Waker::wake);
         if self.watch.meter.is_running() {
             let sample = self.sample(now, pump.stream());
             self.watch.meter.pause(sample);

@@ -118,24 +118,49 @@ fn list(f: &mut fmt::Formatter<'_>, tried: &[(SocketAddr, io::Error)]) -> fmt::R
 
 impl std::error::Error for DialError {}
 
+/// A socket, and how it came about.
+#[derive(Debug)]
+pub struct Connected {
+    /// The socket.
+    pub socket: OwnedFd,
+    /// Where it leads.
+    pub address: SocketAddr,
+    /// How long each step took.
+    pub times: DialTimes,
+}
+
+/// How long it took to reach a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DialTimes {
+    /// To find its addresses.
+    pub lookup: Duration,
+    /// To connect to one of them.
+    pub connect: Duration,
+}
+
 /// Connects to `dial`.
 ///
 /// # Errors
 /// When the name has no address, or no address answers in time; says what each one said.
-pub async fn dial(dial: &Dial<'_>) -> Result<(OwnedFd, SocketAddr), DialError> {
+pub async fn dial(dial: &Dial<'_>) -> Result<Connected, DialError> {
     let fail = |why| DialError {
         host: dial.host.to_owned(),
         port: dial.port,
         why,
     };
     let mut tried = Vec::new();
+    let mut times = DialTimes::default();
     let attempt = async {
+        let started = std::time::Instant::now();
         let found = tokio::net::lookup_host((dial.host, dial.port)).await;
         let addresses = interleave(found.map_err(Why::Resolve)?, dial.family);
         if addresses.is_empty() {
             return Err(Why::NoAddress);
         }
-        Ok(race(&addresses, &dial.socket, &mut tried).await)
+        times.lookup = started.elapsed();
+        let connected = race(&addresses, &dial.socket, &mut tried).await;
+        times.connect = started.elapsed() - times.lookup;
+        Ok(connected)
     };
     let result = match dial.timeout {
         None => Ok(attempt.await),
@@ -144,7 +169,11 @@ pub async fn dial(dial: &Dial<'_>) -> Result<(OwnedFd, SocketAddr), DialError> {
             .map_err(|_| limit),
     };
     match result {
-        Ok(Ok(Some(connected))) => Ok(connected),
+        Ok(Ok(Some((socket, address)))) => Ok(Connected {
+            socket,
+            address,
+            times,
+        }),
         Ok(Ok(None)) => Err(fail(Why::Refused(tried))),
         Ok(Err(why)) => Err(fail(why)),
         Err(limit) => Err(fail(Why::TimedOut(limit, tried))),
@@ -293,13 +322,16 @@ mod tests {
             tos: Some(0x20),
             no_keepalive: true,
         };
-        let (fd, _) = connect(asked).await.expect("connected");
+        let fd = connect(asked).await.expect("connected").socket;
         let socket = socket2::SockRef::from(&fd);
         let local = socket.local_addr().expect("bound").as_socket();
         assert_eq!(local.expect("internet").ip().to_string(), "127.0.0.7");
         assert_eq!(socket.tos_v4().expect("told"), 0x20);
         assert!(!socket.keepalive().expect("told"));
-        let (fd, _) = connect(SocketOptions::default()).await.expect("connected");
+        let fd = connect(SocketOptions::default())
+            .await
+            .expect("connected")
+            .socket;
         assert!(socket2::SockRef::from(&fd).keepalive().expect("told"));
         let nowhere = SocketOptions {
             interface: Some("none-such".to_owned()),

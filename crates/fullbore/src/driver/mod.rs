@@ -3,6 +3,7 @@
 //! Nothing in here knows SSH or SFTP messages. [`pump::Pump`] moves bytes between a
 //! [`stream::Stream`] and anything that is [`pump::Driven`], and keeps its timer.
 
+pub mod cipher_speed;
 pub mod clock;
 pub mod close;
 pub mod dial;
@@ -15,6 +16,7 @@ pub mod pump;
 pub mod random;
 pub mod signals;
 pub mod stream;
+pub mod sysctl;
 pub mod tcp_info;
 pub mod terminal;
 pub mod thread_clock;

@@ -19,9 +19,14 @@ const TURNAROUND_SLACK: Duration = Duration::from_millis(1);
 const USED_UP_NUMERATOR: u64 = 4;
 const USED_UP_DENOMINATOR: u64 = 3;
 
-/// Bytes in front of an answer to a ping that tell of a full send queue at the far end. Chosen: more
-/// than a few packets of 32 KiB, less than what any system's socket buffers hold.
-const STANDING_QUEUE_BYTES: u64 = 192 * 1024;
+/// Bytes in front of an answer to a ping that tell of a full socket at the far end. Chosen: more than
+/// two packets of 32 KiB, less than the 128 KiB that OpenSSH queues in front of a socket that takes no
+/// more.
+const STANDING_QUEUE_BYTES: u64 = 96 * 1024;
+
+/// A rate that is so much higher than in the interval before (in quarters) is still on its way up: TCP
+/// has not found out yet what the path takes.
+const GROWTH_QUARTERS: u64 = 5;
 
 /// Loss that tells of a path at its limit, in millionths. Chosen: ten times what clean links lose.
 const LOST_PPM_MIN: u32 = 100;
@@ -86,13 +91,20 @@ pub(super) struct Between<'a> {
     before: &'a Sample,
     after: &'a Sample,
     peaks: Peaks,
+    rate_before: u64,
     elapsed: Duration,
     pub(super) flow: Flow,
     waits: WaitTimes,
 }
 
 impl<'a> Between<'a> {
-    pub(super) fn new(before: &'a Sample, after: &'a Sample, peaks: Peaks) -> Self {
+    /// `rate_before`: of the interval before.
+    pub(super) fn new(
+        before: &'a Sample,
+        after: &'a Sample,
+        peaks: Peaks,
+        rate_before: u64,
+    ) -> Self {
         let elapsed = after.at.saturating_duration_since(before.at);
         let sent = after.sent.saturating_sub(before.sent);
         let received = after.received.saturating_sub(before.received);
@@ -100,6 +112,7 @@ impl<'a> Between<'a> {
             before,
             after,
             peaks,
+            rate_before,
             elapsed,
             flow: Flow {
                 rate: per_second(sent.max(received), elapsed),
@@ -281,7 +294,7 @@ impl<'a> Between<'a> {
                 flow: self.flow,
             };
         }
-        if self.is_queue_standing() {
+        if self.is_queue_standing() || self.is_growing() {
             return self.congestion();
         }
         if self.is_reply_slow() {
@@ -307,6 +320,7 @@ impl<'a> Between<'a> {
         Limit::RemoteProcessing {
             reply_time: self.reply_time(),
             outstanding: self.after.lanes.outstanding_bytes,
+            pong: self.after.pong,
             flow: self.flow,
         }
     }
@@ -360,6 +374,10 @@ impl<'a> Between<'a> {
 
     fn is_used_up(&self, window: u64) -> bool {
         window > 0 && self.per_rtt() / USED_UP_DENOMINATOR * USED_UP_NUMERATOR >= window
+    }
+
+    fn is_growing(&self) -> bool {
+        self.flow.rate > 0 && self.flow.rate >= self.rate_before / 4 * GROWTH_QUARTERS
     }
 
     /// Whether the kernel holds bytes that it could not send yet, and says that not its user but the
@@ -427,7 +445,7 @@ impl<'a> Between<'a> {
         };
         let late = pong.saturating_sub(min_rtt);
         let queued = late.as_secs_f64() * self.flow.rate as f64;
-        late > QUEUE_RTT_MIN && queued >= STANDING_QUEUE_BYTES as f64
+        late > QUEUE_RTT_MIN.max(tcp.rttvar) && queued >= STANDING_QUEUE_BYTES as f64
     }
 }
 

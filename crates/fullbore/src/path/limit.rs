@@ -110,6 +110,8 @@ pub enum Limit {
         reply_time: Option<Duration>,
         /// Bytes it has to work on.
         outstanding: u64,
+        /// How long it takes to answer a ping: what stands in front of the answer is in its socket.
+        pong: Option<Duration>,
         /// The flow.
         flow: Flow,
     },
@@ -290,10 +292,12 @@ impl Limit {
             Self::RemoteProcessing {
                 reply_time,
                 outstanding,
+                pong,
                 flow,
             } => {
                 let mut list = vec![bytes("outstanding_bytes", outstanding)];
                 list.extend(reply_time.map(|time| time_ms("reply_ms", time)));
+                list.extend(pong.map(|time| time_ms("pong_ms", time)));
                 with_flow(flow, list)
             }
             Self::RemoteSilent {
@@ -408,7 +412,12 @@ impl fmt::Display for Limit {
                 };
                 write!(f, "{whose} {}TCP receive window: {flow}", sized(window))
             }
-            Self::TcpCongestion { lost_ppm, flow, .. } => write_congestion(f, lost_ppm, flow),
+            Self::TcpCongestion {
+                end,
+                lost_ppm,
+                flow,
+                ..
+            } => write_congestion(f, end, lost_ppm, flow),
             Self::SendBuffer { bytes, flow } => {
                 write!(f, "our {}TCP send buffer: {flow}", sized(bytes))
             }
@@ -462,9 +471,18 @@ fn write_peer_window(
     }
 }
 
-fn write_congestion(f: &mut fmt::Formatter<'_>, lost_ppm: u32, flow: Flow) -> fmt::Result {
+fn write_congestion(
+    f: &mut fmt::Formatter<'_>,
+    end: End,
+    lost_ppm: u32,
+    flow: Flow,
+) -> fmt::Result {
     if lost_ppm == 0 {
-        return write!(f, "the path: {flow}, nothing lost");
+        let what = match end {
+            End::Local => "the path",
+            End::Remote => "the path or the server's TCP",
+        };
+        return write!(f, "{what}: {flow}, nothing lost");
     }
     let percent = f64::from(lost_ppm) / 1e4;
     write!(

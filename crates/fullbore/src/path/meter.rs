@@ -6,7 +6,8 @@ use fullbore_base::Instant;
 
 use super::classify::{Between, Peaks, Shares, thousandths};
 use super::limit::{Flow, Limit, LimitKind};
-use super::sample::Sample;
+use super::sample::{LaneFacts, Sample};
+use crate::driver::tcp_info::TcpInfo;
 
 /// Length of an interval: some round trips, so that a burst per round trip does not look like
 /// anything else, within what a person takes as now.
@@ -33,6 +34,10 @@ pub struct Interval {
     pub first: Limit,
     /// What to show: as `first`, but without flicker.
     pub steady: Limit,
+    /// The lanes at its end.
+    pub lanes: LaneFacts,
+    /// The kernel's TCP at its end.
+    pub tcp: Option<TcpInfo>,
     /// Share of the interval of each limit that held at all, in thousandths, longest first.
     pub shares: Vec<(LimitKind, u16)>,
 }
@@ -63,26 +68,41 @@ impl Interval {
 /// What limited during a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// For each limit that held: how long, and its evidence from the interval in which it held
-    /// longest.
-    held: Vec<(Limit, Duration, Duration)>,
+    /// For each limit that held: how long, and its evidence from the last interval in which it came
+    /// first, or else in which it held.
+    held: Vec<Held>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Held {
+    limit: Limit,
+    /// It came first in the interval that its evidence is of.
+    was_first: bool,
+    time: Duration,
 }
 
 impl Totals {
     fn add(&mut self, shares: &Shares) {
+        let first = shares.first().kind();
         for &(limit, time) in shares.iter() {
-            match self
+            let was_first = limit.kind() == first;
+            let known = self
                 .held
                 .iter_mut()
-                .find(|(l, ..)| l.kind() == limit.kind())
-            {
-                Some((evidence, longest, total)) => {
-                    *total += time;
-                    if time >= *longest {
-                        (*evidence, *longest) = (limit, time);
+                .find(|held| held.limit.kind() == limit.kind());
+            match known {
+                Some(held) => {
+                    held.time += time;
+                    if was_first || !held.was_first {
+                        held.limit = limit;
+                        held.was_first = was_first;
                     }
                 }
-                None => self.held.push((limit, time, time)),
+                None => self.held.push(Held {
+                    limit,
+                    was_first,
+                    time,
+                }),
             }
         }
     }
@@ -90,8 +110,8 @@ impl Totals {
     /// The limits that held while something was to be moved, longest first, with their times.
     #[must_use]
     pub fn ranking(&self) -> Vec<(Limit, Duration)> {
-        let busy = self.held.iter().filter(|(l, ..)| *l != Limit::Nothing);
-        let mut ranking: Vec<_> = busy.map(|(limit, _, total)| (*limit, *total)).collect();
+        let busy = self.held.iter().filter(|held| held.limit != Limit::Nothing);
+        let mut ranking: Vec<_> = busy.map(|held| (held.limit, held.time)).collect();
         ranking.sort_by_key(|(limit, total)| (std::cmp::Reverse(*total), limit.kind()));
         ranking
     }
@@ -145,7 +165,8 @@ impl Meter {
         if let Some(last) = self.last.replace(sample)
             && sample.at > last.at
         {
-            let between = Between::new(&last, &sample, self.peaks);
+            let rate_before = self.latest.as_ref().map_or(0, |latest| latest.flow.rate);
+            let between = Between::new(&last, &sample, self.peaks, rate_before);
             let shares = between.shares();
             self.finish(&last, &sample, between.flow, &shares);
         }
@@ -161,6 +182,11 @@ impl Meter {
     #[must_use]
     pub const fn latest(&self) -> Option<&Interval> {
         self.latest.as_ref()
+    }
+
+    /// The same, which starts anew.
+    pub fn take_totals(&mut self) -> Totals {
+        std::mem::take(&mut self.totals)
     }
 
     /// Sums of all intervals.
@@ -193,6 +219,8 @@ impl Meter {
             from: last.at,
             to: sample.at,
             flow,
+            lanes: sample.lanes,
+            tcp: sample.tcp,
             first,
             steady: self.steady(first, share, shares),
             shares: listed,

@@ -28,6 +28,7 @@
 //! 200 ms. At a round trip of 199 ms the window is the limit; at 10 ms the far end takes its time.
 
 mod classify;
+pub mod doctor;
 mod lanes;
 mod limit;
 mod meter;

@@ -64,11 +64,23 @@ fn upload(bytes: u64, wait: Wait, change: impl FnOnce(&mut Sample)) -> Limit {
     })
 }
 
+/// The second of two seconds at the same rate.
 fn download(bytes: u64, change: impl FnOnce(&mut Sample)) -> Limit {
-    one_interval(Wait::Replies, |sample| {
+    let before = start();
+    steady(before, bytes, change)
+}
+
+fn steady(first: Sample, bytes: u64, change: impl FnOnce(&mut Sample)) -> Limit {
+    let mut meter = Meter::default();
+    meter.on_sample(first);
+    let before = later(&first, Wait::Replies, |sample| sample.received += bytes);
+    meter.on_sample(before);
+    let after = later(&before, Wait::Replies, |sample| {
         sample.received += bytes;
         change(sample);
-    })
+    });
+    meter.on_sample(after);
+    meter.latest().expect("ended").first
 }
 
 fn one_interval(wait: Wait, change: impl FnOnce(&mut Sample)) -> Limit {
@@ -182,16 +194,9 @@ fn a_download_that_uses_its_requests_up_each_round_trip_is_limited_by_them() {
 #[test]
 fn a_small_tcp_window_of_ours_limits_a_download() {
     let of = |window: u32| {
-        let mut before = start();
-        tcp(&mut before).rcv_wnd = Some(window);
-        let after = later(&before, Wait::Replies, |sample| {
-            sample.received += 5_200_000;
-            sample.lanes.replies += 100;
-        });
-        let mut meter = Meter::default();
-        meter.on_sample(before);
-        meter.on_sample(after);
-        meter.latest().expect("ended").first
+        let mut first = start();
+        tcp(&mut first).rcv_wnd = Some(window);
+        steady(first, 5_200_000, |sample| sample.lanes.replies += 100)
     };
     let limit = of(1 << 20);
     assert_eq!(limit.kind(), LimitKind::TcpReceiveWindow);
@@ -217,11 +222,26 @@ fn a_download_whose_bytes_queue_on_the_way_is_limited_by_the_path() {
     assert!(lossy.to_string().contains("1.00% lost"), "{lossy}");
     let queued = slow(|sample| tcp(sample).rtt = ms(260));
     assert_eq!(queued.kind(), LimitKind::TcpCongestion);
-    // 400 ms behind: 2 MB were in front of the pong. 10 ms: 100 kB.
-    let behind = slow(|sample| sample.pong = Some(ms(400)));
+    // 10 ms late: 100 kB were in front of the pong. 9 ms: 90 kB.
+    let behind = slow(|sample| sample.pong = Some(ms(209)));
     assert_eq!(behind.kind(), LimitKind::TcpCongestion);
-    let prompt = slow(|sample| sample.pong = Some(ms(209)));
+    let prompt = slow(|sample| sample.pong = Some(ms(208)));
     assert_eq!(prompt.kind(), LimitKind::RemoteProcessing);
+    // On a path that is as late by itself at times.
+    let shaky = slow(|sample| {
+        sample.pong = Some(ms(209));
+        tcp(sample).rttvar = ms(11);
+    });
+    assert_eq!(shaky.kind(), LimitKind::RemoteProcessing);
+}
+
+#[test]
+fn a_download_whose_rate_still_grows_waits_for_tcp_to_find_the_path_s() {
+    let growing = one_interval(Wait::Replies, |sample| {
+        sample.received += 10_000_000;
+        sample.lanes.replies += 100;
+    });
+    assert_eq!(growing.kind(), LimitKind::TcpCongestion);
 }
 
 #[test]
@@ -377,7 +397,7 @@ fn what_is_shown_changes_when_it_has_changed_not_when_it_wavers() {
 }
 
 #[test]
-fn totals_name_what_held_longest_with_the_evidence_of_its_longest_interval() {
+fn totals_name_what_held_longest_with_the_evidence_of_the_interval_it_came_first_in() {
     let mut meter = Meter::default();
     let mut sample = start();
     meter.on_sample(sample);

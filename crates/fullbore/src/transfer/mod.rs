@@ -49,10 +49,11 @@ mod tests;
 pub(crate) use hash::Hasher;
 pub use limit::TokenBucket;
 pub use observer::{Event, Observer, Silent, Summary};
+pub(crate) use pool::Pool;
 pub use remote::{NAMES_MAX, SftpListing, SftpSide};
 pub use run::{BYTES_IN_FLIGHT_MAX, DEPTH_MAX, FILES_IN_FLIGHT_MAX, Options, Run};
 pub use side::{
     Batch, Digest, Entry, Fault, FaultKind, FileIo, Finished, Moved, Moving, OpenHow, Side, Span,
     Whole,
 };
-pub(crate) use temp::split;
+pub(crate) use temp::{join, split};

@@ -1,0 +1,179 @@
+//! `fullbore doctor`: connects, measures, and says what limits and what to do.
+
+mod json;
+mod report;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use fullbore::client::{self, Asker, Context, Error, Examination};
+use fullbore::config::destination::{Location, Remote};
+use fullbore::config::prompt::Prompter;
+use fullbore::config::ssh_config::{self, HostConfig, Request};
+use fullbore::config::{Environment, text};
+use fullbore::driver::clock::Clock;
+use fullbore::driver::environment::Machine;
+use fullbore::driver::terminal::{self, Person};
+use fullbore::path::doctor::Findings;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::DoctorValues;
+use crate::exit::{self, Exit};
+use crate::output;
+use crate::plan;
+
+/// How long the server may take to remove the temporary file and to hear the goodbye.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Examines.
+pub(crate) fn run(values: &DoctorValues) -> Exit {
+    let remote = match place(values) {
+        Ok(remote) => remote,
+        Err(why) => return exit::usage(&why),
+    };
+    let host = match configure(values, &remote) {
+        Ok(host) => host,
+        Err(why) => return no_connection(values, &why),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            output::error(&format!("fullbore: cannot start: {}", text::reason(&error)));
+            return Exit::Failed;
+        }
+    };
+    let tasks = tokio::task::LocalSet::new();
+    let exit = tasks.block_on(&runtime, examine(values, &remote, &host));
+    runtime.shutdown_background();
+    exit
+}
+
+/// The host, with or without a folder behind it.
+fn place(values: &DoctorValues) -> Result<Remote, String> {
+    match Location::parse(&values.place).map_err(|error| format!("doctor: {error}"))? {
+        Location::Remote(remote) => Ok(remote),
+        Location::Local(_) => {
+            // A bare name is a host: there is nothing else to examine.
+            let mut with_colon = values.place.clone();
+            with_colon.push(":");
+            match Location::parse(&with_colon).map_err(|error| format!("doctor: {error}"))? {
+                Location::Remote(remote) => Ok(remote),
+                Location::Local(_) => Err(format!(
+                    "doctor: {} is no host; write [user@]host or [user@]host:folder",
+                    values.place.display()
+                )),
+            }
+        }
+    }
+}
+
+fn configure(values: &DoctorValues, remote: &Remote) -> Result<HostConfig, String> {
+    let port = remote.port.map(|port| format!("Port={port}"));
+    let flags = plan::ssh_options(&values.connection, values.verbosity, false);
+    let options: Vec<String> = port.into_iter().chain(flags).collect();
+    let request = Request {
+        host: &remote.host,
+        user: remote.user.as_deref(),
+        options: &options,
+        config_file: plan::config_file(&values.connection),
+    };
+    let defaults = client::algorithm_defaults();
+    ssh_config::resolve(&Machine, &defaults, &request).map_err(|error| error.to_string())
+}
+
+fn no_connection(values: &DoctorValues, why: &str) -> Exit {
+    match values.json {
+        true => output::print(&json::failed(why)),
+        false => output::error(&format!("fullbore: {why}")),
+    }
+    Exit::Connection
+}
+
+async fn examine(values: &DoctorValues, remote: &Remote, host: &HostConfig) -> Exit {
+    let environment: Rc<dyn Environment> = Rc::new(Machine);
+    let person: Box<dyn Prompter + Send> = Box::new(Person::new(&Machine));
+    let context = Context {
+        environment,
+        asker: match host.auth.batch {
+            true => Asker::nobody(),
+            false => Asker::new(person),
+        },
+        config_file: plan::config_file(&values.connection),
+        clock: Clock::start(),
+    };
+    let mut interrupts = Interrupts::new();
+    let connected = tokio::select! {
+        connected = client::connect(host, &context) => connected,
+        exit = interrupts.next() => return exit,
+    };
+    let sftp = match connected {
+        Ok(sftp) => sftp,
+        Err(error) => return no_connection(values, &error.to_string()),
+    };
+    let connection = sftp.connection().clone();
+    let folder = Some(remote.path.clone()).filter(|path| !path.is_empty());
+    let examination = Examination::new(sftp, context.clock, values.time, folder);
+    let tell = |doing: &str| {
+        if !values.json {
+            output::error(&format!("{doing} ..."));
+        }
+    };
+    let exit = tokio::select! {
+        found = examination.run(&tell) => report(values, host, found),
+        exit = interrupts.next() => exit,
+    };
+    let goodbye = async {
+        examination.clean_up().await;
+        connection.close().await;
+    };
+    let _ = tokio::time::timeout(GOODBYE_TIMEOUT, goodbye).await;
+    exit
+}
+
+fn report(values: &DoctorValues, host: &HostConfig, found: Result<Findings, Error>) -> Exit {
+    let found = match found {
+        Ok(found) => found,
+        Err(error) if error.is_fatal() => return no_connection(values, &error.to_string()),
+        Err(error) => {
+            let why = format!("{}: {error}", host.original_host);
+            match values.json {
+                true => output::print(&json::failed(&why)),
+                false => output::error(&format!("fullbore: {why}")),
+            }
+            return Exit::Failed;
+        }
+    };
+    let name = format!("{}@{} port {}", host.user, host.host_name, host.port);
+    match values.json {
+        true => output::print(&json::findings(&name, &found)),
+        false => output::print(&report::text(&name, &found)),
+    }
+    Exit::Done
+}
+
+/// Ctrl-C and SIGTERM.
+struct Interrupts(Option<(tokio::signal::unix::Signal, tokio::signal::unix::Signal)>);
+
+impl Interrupts {
+    fn new() -> Interrupts {
+        let interrupt = signal(SignalKind::interrupt());
+        Interrupts(interrupt.ok().zip(signal(SignalKind::terminate()).ok()))
+    }
+
+    /// How to end when one comes.
+    async fn next(&mut self) -> Exit {
+        let Some((interrupt, terminate)) = &mut self.0 else {
+            return std::future::pending().await;
+        };
+        let exit = tokio::select! {
+            _ = interrupt.recv() => Exit::Interrupted,
+            // 128 and SIGTERM's number.
+            _ = terminate.recv() => Exit::Code(143),
+        };
+        terminal::restore();
+        exit
+    }
+}
