@@ -387,16 +387,7 @@ impl fmt::Display for Limit {
                 window,
                 is_budget_spent,
                 flow,
-            } => {
-                let window = binary_bytes(window);
-                match is_budget_spent {
-                    true => write!(
-                        f,
-                        "our {window} window (all that the memory budget leaves): {flow}"
-                    ),
-                    false => write!(f, "our {window} window: {flow}"),
-                }
-            }
+            } => write_credit(f, window, is_budget_spent, flow),
             Self::RequestsOutstanding {
                 bytes: 0,
                 count,
@@ -468,6 +459,22 @@ fn write_peer_window(
             f,
             "the server's windows, {window} on {lanes} channels: {flow}"
         ),
+    }
+}
+
+fn write_credit(
+    f: &mut fmt::Formatter<'_>,
+    window: u64,
+    is_budget_spent: bool,
+    flow: Flow,
+) -> fmt::Result {
+    let window = binary_bytes(window);
+    match is_budget_spent {
+        true => write!(
+            f,
+            "our {window} window (all that the memory budget leaves): {flow}"
+        ),
+        false => write!(f, "our {window} window: {flow}"),
     }
 }
 
