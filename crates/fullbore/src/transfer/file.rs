@@ -11,7 +11,7 @@
 //! written is refused although the folder would allow to replace it, and a file that is replaced
 //! hands its mode on.
 
-use fullbore_sftp::client::config::SPAN_BYTES_MAX;
+use fullbore_sftp::client::config::span_margin;
 use fullbore_sftp::proto::Attrs;
 
 use super::content::transfer;
@@ -272,7 +272,7 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
             let to = self.at_target(file, temp);
             let span = match is_striped(found) {
                 true => lanes::SPAN_BYTES_MAX,
-                false => SPAN_BYTES_MAX,
+                false => span_margin(kept),
             };
             match prove(from, to, (kept, span), self.options.verify).await? {
                 Ok((offset, proof)) => {

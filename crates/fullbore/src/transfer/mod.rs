@@ -9,7 +9,7 @@
 //!   first, with a warning.
 //! - Interrupted means killed, or the session lost: the temporary file stays, and the next run goes
 //!   on after proving that it is the beginning of the source: by check-file; else by comparing the
-//!   last MiB before the [`SPAN_BYTES_MAX`](fullbore_sftp::client::config::SPAN_BYTES_MAX) that
+//!   last MiB before the [`span_margin`](fullbore_sftp::client::config::span_margin) that
 //!   may have holes and are sent again ([`lanes::SPAN_BYTES_MAX`] if several lanes wrote it). Any
 //!   other failure removes it.
 //! - Two runs that copy the same file to the same place at once: the second is refused. On this

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use fullbore_base::Rng;
-use fullbore_sftp::client::config::SPAN_BYTES_MAX;
+use fullbore_sftp::client::config::SPAN_BYTES_MIN;
 use fullbore_sftp::proto::Attrs;
 
 use super::memory::{MemorySide, Object};
@@ -244,7 +244,7 @@ async fn what_is_no_beginning_of_the_source_is_sent_anew() {
 
 #[tokio::test(flavor = "current_thread")]
 async fn without_digests_the_tail_is_read_and_possible_holes_are_sent_again() {
-    let span = SPAN_BYTES_MAX as usize;
+    let span = SPAN_BYTES_MIN as usize;
     let content = bytes(1, span + 3_000_000);
     let kept = span + 2_000_000;
     for (hole_at, source_time, said) in [

@@ -36,10 +36,49 @@ pub(super) const READ_BATCH_BYTES: usize = 2 * 1024;
 /// one positioned write for each 32 KiB packet, not for each fragment.
 pub(super) const PIECE_LEN_MIN: usize = 16 * 1024;
 
-/// How far a transfer runs ahead of its oldest unanswered request, in bytes. What a broken transfer
-/// leaves behind is whole up to this much before its end, whatever the order of replies was. The
-/// same as the outstanding bytes at most by default: replies in order never meet it.
-pub const SPAN_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Bytes of READs and WRITEs that may be unanswered before the path has shown what it holds: about a
+/// hundred small files, and more than TCP sends in its first eight round trips.
+pub const OUTSTANDING_BYTES_START: u64 = 4 * 1024 * 1024;
+
+/// How far a transfer may always run ahead of its oldest unanswered request, in bytes: 1 Gbit/s x 400 ms,
+/// and a quarter. Farther only as the file grows, see [`span_bytes_max`].
+pub const SPAN_BYTES_MIN: u64 = 64 * 1024 * 1024;
+
+/// How far a transfer ever runs ahead of its oldest unanswered request, in bytes: twice what 10 Gbit/s x
+/// 100 ms hold.
+pub const SPAN_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// How far a transfer may run ahead of `frontier`, the file offset of its oldest unanswered request: a
+/// quarter of it, within [`SPAN_BYTES_MIN`] and [`SPAN_BYTES_MAX`]. So what a broken transfer may have to
+/// send again is a small part of what it has sent: [`span_margin`].
+#[must_use]
+pub const fn span_bytes_max(frontier: u64) -> u64 {
+    clamp_span(frontier / 4)
+}
+
+/// A transfer from the start of a file that left `len` bytes there has no hole but in the last so many,
+/// whatever the order of replies was: `len <= frontier + span_bytes_max(frontier)`.
+///
+/// Worked example: 1000 MiB are there; the frontier was at 800 MiB or farther; the margin is 200 MiB.
+#[must_use]
+pub const fn span_margin(len: u64) -> u64 {
+    clamp_span(len.div_ceil(5))
+}
+
+const fn clamp_span(span: u64) -> u64 {
+    if span < SPAN_BYTES_MIN {
+        SPAN_BYTES_MIN
+    } else if span > SPAN_BYTES_MAX {
+        SPAN_BYTES_MAX
+    } else {
+        span
+    }
+}
+
+/// Whether a transfer may ask for more at `next`: the longest request stays within the span.
+pub(super) const fn is_within_span(next: u64, frontier: u64) -> bool {
+    next - frontier + REQUEST_LEN_MAX as u64 <= span_bytes_max(frontier)
+}
 
 /// Request size while the server's limits are unknown: the draft promises that packets of 34,000
 /// bytes are taken, and every client in use asks for 32 KiB.
@@ -71,7 +110,8 @@ pub(super) const EXTENSIONS_MAX: usize = 64;
 /// What a [`super::Client`] is made with.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Bytes of READ and WRITE requests that may be unanswered at once, at the start; see
+    /// Bytes of READ and WRITE requests that may be unanswered at once at most; below that they
+    /// follow the path from [`OUTSTANDING_BYTES_START`] on. See
     /// [`super::Client::set_outstanding_bytes_max`]. One request is always allowed.
     pub outstanding_bytes_max: u64,
     /// How long the server may be silent while requests wait for it.
@@ -88,13 +128,28 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            // 16 MiB: 4 ms at 4 GiB/s, 640 Mbit/s at 200 ms. What is in flight is bounded by the
+            // The table's: all its requests at their longest. What is in flight is bounded by the
             // channel window besides.
-            outstanding_bytes_max: 16 * 1024 * 1024,
+            outstanding_bytes_max: OUTSTANDING_REQUESTS_MAX as u64 * REQUEST_LEN_MAX as u64,
             reply_timeout: Duration::from_secs(60),
             slow_reply_timeout: Duration::from_secs(3600),
             request_len_max: REQUEST_LEN_MAX,
             pipeline_init: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holes_lie_within_the_margin_of_whatever_length_is_left() {
+        for shift in 0..50 {
+            for frontier in [(1 << shift) - 1, 1 << shift, 3 << shift] {
+                let farthest = frontier + span_bytes_max(frontier);
+                assert!(farthest - frontier <= span_margin(farthest));
+            }
         }
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::config::{
-    EMPTY_REPLIES_MAX, EOF_ROUNDS_MAX, PROBE_LEN, REQUEST_LEN_MIN, SPAN_BYTES_MAX,
+    EMPTY_REPLIES_MAX, EOF_ROUNDS_MAX, PROBE_LEN, REQUEST_LEN_MIN, is_within_span,
 };
 use super::error::BulkError;
 
@@ -95,7 +95,7 @@ impl Get {
         !self.again.is_empty()
             || (self.eof.is_none()
                 && self.next < self.end_max
-                && self.next - self.frontier() < SPAN_BYTES_MAX
+                && is_within_span(self.next, self.frontier())
                 && (self.next < self.hint || self.probes_out < self.probes_max))
     }
 
@@ -238,6 +238,7 @@ impl Get {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::config::{REQUEST_LEN_MAX, SPAN_BYTES_MIN};
 
     /// Sends all that is wanted, at most `max` READs.
     fn send(get: &mut Get, size: u32, max: usize) -> Vec<(u64, u32)> {
@@ -343,13 +344,17 @@ mod tests {
     #[test]
     fn never_runs_further_ahead_than_the_span() {
         let mut get = Get::new(0, u64::MAX, u64::MAX);
-        let size = 1 << 20;
+        let size = REQUEST_LEN_MAX;
         let sent = send(&mut get, size, 1000);
-        assert_eq!(sent.len() as u64, SPAN_BYTES_MAX / u64::from(size));
+        assert_eq!(sent.len() as u64, SPAN_BYTES_MIN / u64::from(size));
         get.on_data(sent[1].0, size).expect("fine");
         assert!(!get.wants(), "the oldest is still out");
         get.on_data(0, size).expect("fine");
         assert_eq!(send(&mut get, size, 1000).len(), 2);
+        // A quarter of what is there, once that is more.
+        let mut get = Get::new(1 << 29, u64::MAX, u64::MAX);
+        let sent = send(&mut get, size, 1000);
+        assert_eq!(sent.len() as u64, (1 << 27) / u64::from(size));
     }
 
     #[test]

@@ -73,11 +73,11 @@ impl Client {
 
     fn step(&mut self, now: Instant, view: &[u8], blocks: &mut dyn Blocks) -> Result<usize, Error> {
         match self.inbound {
-            Inbound::Start => match self.data_start(view)? {
+            Inbound::Start => match self.data_start(now, view)? {
                 Some(taken) => Ok(taken),
                 None => self.whole_message(now, view),
             },
-            Inbound::Data { .. } => Ok(self.data_piece(view, blocks)),
+            Inbound::Data { .. } => Ok(self.data_piece(now, view, blocks)),
             Inbound::Skip { left } => {
                 let n = (left as usize).min(view.len());
                 let left = left - n as u32;
@@ -93,7 +93,7 @@ impl Client {
 
     /// Takes the header of a DATA reply to a transfer's READ, if that is what comes next. `None`
     /// if it is something else.
-    fn data_start(&mut self, view: &[u8]) -> Result<Option<usize>, Error> {
+    fn data_start(&mut self, now: Instant, view: &[u8]) -> Result<Option<usize>, Error> {
         let word = |at: usize| -> Option<u32> {
             let bytes = view.get(at..at + 4)?;
             Some(u32::from_be_bytes(bytes.try_into().expect("4 bytes")))
@@ -132,13 +132,13 @@ impl Client {
             payload_len,
         };
         if payload_len == 0 {
-            self.data_end(id, 0, trailer);
+            self.data_end(now, id, 0, trailer);
         }
         Ok(Some(DATA_HEADER_LEN))
     }
 
     /// Hands on what is here of a DATA payload; 0 if too little to be worth a write.
-    fn data_piece(&mut self, view: &[u8], blocks: &mut dyn Blocks) -> usize {
+    fn data_piece(&mut self, now: Instant, view: &[u8], blocks: &mut dyn Blocks) -> usize {
         let Inbound::Data {
             id,
             offset,
@@ -158,7 +158,7 @@ impl Client {
         }
         let payload_left = payload_left - n as u32;
         if payload_left == 0 {
-            self.data_end(id, payload_len, trailer);
+            self.data_end(now, id, payload_len, trailer);
         } else {
             self.inbound = Inbound::Data {
                 id,
@@ -188,17 +188,17 @@ impl Client {
     }
 
     /// The READ `id` has been answered with `n` bytes.
-    fn data_end(&mut self, id: u32, n: u32, trailer: u32) {
+    fn data_end(&mut self, now: Instant, id: u32, n: u32, trailer: u32) {
         self.inbound = if trailer > 0 {
             Inbound::Skip { left: trailer }
         } else {
             Inbound::Start
         };
         self.stats.replies += 1;
-        let Some(Purpose::Read { bulk, offset, len }) = self.table.remove(id) else {
+        let Some(Purpose::Read { bulk, offset, len }) = self.table.purpose(id) else {
             return;
         };
-        self.outstanding_bytes -= u64::from(len);
+        self.end_request(now, id, len);
         self.note_length(bulk, offset, len, n);
         let Some(state) = self.bulks.get_mut(bulk) else {
             return;
@@ -263,7 +263,7 @@ impl Client {
         match purpose {
             Purpose::Call { expect, .. } => {
                 check_answers(expect, packet.kind, &reply)?;
-                self.table.remove(id);
+                self.end_call(now, id);
                 self.replies_bytes += packet.total_len;
                 let message = ReplyMessage::new(packet);
                 self.replies.insert(RequestId(id), message);
@@ -271,31 +271,43 @@ impl Client {
             }
             Purpose::Forgotten { expect, .. } => {
                 check_answers(expect, packet.kind, &reply)?;
-                self.table.remove(id);
+                self.end_call(now, id);
                 self.close_unwanted(now, &reply);
             }
             Purpose::Limits => {
                 check_answers(Expect::Extended, packet.kind, &reply)?;
-                self.table.remove(id);
+                self.end_call(now, id);
                 self.on_limits(&reply);
             }
             Purpose::Read { bulk, offset, len } => {
                 let (code, text) = status_of(packet.kind, &reply)?;
-                self.end_request(id, len);
+                self.end_request(now, id, len);
                 self.on_read_status(bulk, offset, len, code, text)?;
             }
             Purpose::Write { bulk, offset, len } => {
                 let (code, text) = status_of(packet.kind, &reply)?;
-                self.end_request(id, len);
+                self.end_request(now, id, len);
                 self.on_write_status(bulk, offset, len, code, text);
             }
         }
         Ok(packet.total_len)
     }
 
-    fn end_request(&mut self, id: u32, len: u32) {
+    /// The READ or WRITE `id` of `len` bytes is answered.
+    fn end_request(&mut self, now: Instant, id: u32, len: u32) {
+        if let Some(sent) = self.table.sent(id) {
+            self.pipeline.on_reply(now, sent);
+        }
         self.table.remove(id);
-        self.outstanding_bytes -= u64::from(len);
+        self.pipeline.on_answered(now, len);
+    }
+
+    /// A request of another kind is answered.
+    fn end_call(&mut self, now: Instant, id: u32) {
+        if let Some(sent) = self.table.sent(id) {
+            self.pipeline.on_reply(now, sent);
+        }
+        self.table.remove(id);
     }
 
     fn on_version(&mut self, now: Instant, packet: Packet<'_>) -> Result<(), Error> {

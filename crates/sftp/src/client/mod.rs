@@ -19,6 +19,7 @@ mod error;
 mod get;
 mod input;
 mod output;
+mod pipeline;
 mod put;
 mod request_len;
 mod server_info;
@@ -40,6 +41,7 @@ pub use server_info::ServerInfo;
 
 use bulk::{Bulk, Bulks, Direction};
 use config::{BULKS_MAX, QUEUE_BYTES_MAX, REPLY_BYTES_MAX, REQUEST_LEN_MIN, REQUESTS_RESERVED};
+use pipeline::Pipeline;
 use request_len::RequestLen;
 use table::{Expect, Purpose, Table};
 
@@ -130,7 +132,7 @@ pub struct Client {
     bulks: Bulks,
     /// Transfers that want to send, in turn.
     ready: VecDeque<BulkId>,
-    outstanding_bytes: u64,
+    pipeline: Pipeline,
     inbound: input::Inbound,
     /// Bytes of the last view that were not taken.
     view_left: usize,
@@ -162,7 +164,7 @@ impl Client {
             scratch: Vec::new(),
             bulks: Bulks::default(),
             ready: VecDeque::new(),
-            outstanding_bytes: 0,
+            pipeline: Pipeline::default(),
             inbound: input::Inbound::default(),
             view_left: 0,
             replies: BTreeMap::new(),
@@ -195,7 +197,7 @@ impl Client {
     /// Bytes of READs and WRITEs without a reply.
     #[must_use]
     pub const fn outstanding_bytes(&self) -> u64 {
-        self.outstanding_bytes
+        self.pipeline.outstanding()
     }
 
     /// Requests without a reply.
@@ -217,16 +219,50 @@ impl Client {
         self.bulks.is_any_reading()
     }
 
-    /// Sets how many bytes of READs and WRITEs may be unanswered at once, from now on. What is
+    /// Sets how many bytes of READs and WRITEs may be unanswered at once at most, from now on. What is
     /// outstanding already stays so. One request is always allowed.
     pub const fn set_outstanding_bytes_max(&mut self, bytes: u64) {
         self.config.outstanding_bytes_max = bytes;
     }
 
-    /// What `outstanding_bytes_max` is now.
+    /// Bytes of READs and WRITEs that may be unanswered now: what the path holds, and at most what
+    /// [`Client::set_outstanding_bytes_max`] said.
     #[must_use]
-    pub const fn outstanding_bytes_max(&self) -> u64 {
-        self.config.outstanding_bytes_max
+    pub fn outstanding_bytes_max(&self) -> u64 {
+        self.pipeline
+            .target()
+            .min(self.config.outstanding_bytes_max)
+    }
+
+    /// Most bytes of READs and WRITEs that ever were unanswered.
+    #[must_use]
+    pub const fn outstanding_bytes_peak(&self) -> u64 {
+        self.pipeline.outstanding_peak()
+    }
+
+    /// Bytes of READs and WRITEs answered per round trip of late.
+    #[must_use]
+    pub fn delivered_per_rtt(&self) -> u64 {
+        self.pipeline.delivered_per_rtt()
+    }
+
+    /// The shortest time of late from a request to its reply; `None` before the first.
+    #[must_use]
+    pub fn rtt_min(&self, now: Instant) -> Option<Duration> {
+        self.pipeline.rtt().min(now)
+    }
+
+    /// Time that READs or WRITEs waited for nothing but [`Client::outstanding_bytes_max`], or for a
+    /// free place among the requests.
+    #[must_use]
+    pub fn pipeline_limited(&self, now: Instant) -> Duration {
+        self.pipeline.limited(now)
+    }
+
+    /// Time that no READ or WRITE was unanswered, from the first one's reply on.
+    #[must_use]
+    pub fn pipeline_idle(&self, now: Instant) -> Duration {
+        self.pipeline.idle(now)
     }
 
     /// Length of READs now, in bytes.
@@ -308,7 +344,7 @@ impl Client {
         let was_idle = !self.is_busy();
         let id = self
             .table
-            .insert(purpose)
+            .insert(now, purpose)
             .ok_or(Error::ApiMisuse("more requests than has_room() allows"))?;
         self.scratch.clear();
         request.encode(id, &mut self.scratch);

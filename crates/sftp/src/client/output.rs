@@ -43,7 +43,7 @@ impl Client {
         loop {
             let mut moved = self.flush(out);
             if self.server.is_some() && self.queue.is_empty() {
-                moved |= self.next_bulk_requests(out, blocks);
+                moved |= self.next_bulk_requests(now, out, blocks);
             }
             if !moved {
                 return has_sent;
@@ -87,26 +87,31 @@ impl Client {
 
     /// Makes READs, up to a batch of them in the queue, or one WRITE; false if nothing can be
     /// sent now.
-    fn next_bulk_requests(&mut self, out: &mut dyn Outlet, blocks: &mut dyn Blocks) -> bool {
+    fn next_bulk_requests(
+        &mut self,
+        now: Instant,
+        out: &mut dyn Outlet,
+        blocks: &mut dyn Blocks,
+    ) -> bool {
         let mut moved = false;
         while self.queue.len() < READ_BATCH_BYTES
             && let Some(&id) = self.ready.front()
         {
-            if !self.may_send_more() {
-                break;
-            }
             let Some(bulk) = self.bulks.get(id).filter(|bulk| bulk.wants()) else {
                 self.end_turn(id);
                 continue;
             };
             let is_put = matches!(bulk.direction, Direction::Put(_));
+            if !self.may_send_more(now) {
+                return moved;
+            }
             if !is_put {
-                self.send_read(id);
+                self.send_read(now, id);
             } else if !self.queue.is_empty() {
                 // The READs made before go first.
                 break;
             } else {
-                match self.send_write(id, out, blocks) {
+                match self.send_write(now, id, out, blocks) {
                     Sent::Yes => {}
                     Sent::Ended => {
                         self.end_turn(id);
@@ -123,14 +128,21 @@ impl Client {
                 self.note_ready(id);
             }
         }
+        if self.ready.is_empty() {
+            self.pipeline.on_content(now);
+        }
         moved
     }
 
-    fn may_send_more(&mut self) -> bool {
-        let has_bytes = self.outstanding_bytes == 0
-            || self.outstanding_bytes < self.config.outstanding_bytes_max;
-        self.stats.outstanding_limited += u64::from(!has_bytes);
-        has_bytes && self.has_bulk_slot()
+    fn may_send_more(&mut self, now: Instant) -> bool {
+        let max = if self.has_bulk_slot() {
+            self.config.outstanding_bytes_max
+        } else {
+            0
+        };
+        let is_free = self.pipeline.admits(now, max) && self.has_bulk_slot();
+        self.stats.outstanding_limited += u64::from(!is_free);
+        is_free
     }
 
     /// Takes `id` from the front of those that may send.
@@ -142,7 +154,7 @@ impl Client {
         }
     }
 
-    fn send_read(&mut self, id: BulkId) {
+    fn send_read(&mut self, now: Instant, id: BulkId) {
         let bulk = self.bulks.get_mut(id).expect("the caller has looked it up");
         let Direction::Get(get) = &mut bulk.direction else {
             return;
@@ -153,11 +165,14 @@ impl Client {
         };
         let request_id = self
             .table
-            .insert(Purpose::Read {
-                bulk: id,
-                offset,
-                len,
-            })
+            .insert(
+                now,
+                Purpose::Read {
+                    bulk: id,
+                    offset,
+                    len,
+                },
+            )
             .expect("has_bulk_slot() was asked");
         self.scratch.clear();
         let handle = bulk.handle.as_bytes();
@@ -175,11 +190,17 @@ impl Client {
         );
         bulk.outstanding += 1;
         self.read_len.on_sent(len);
-        self.outstanding_bytes += u64::from(len);
+        self.pipeline.on_sent(now, len);
         self.stats.requests += 1;
     }
 
-    fn send_write(&mut self, id: BulkId, out: &mut dyn Outlet, blocks: &mut dyn Blocks) -> Sent {
+    fn send_write(
+        &mut self,
+        now: Instant,
+        id: BulkId,
+        out: &mut dyn Outlet,
+        blocks: &mut dyn Blocks,
+    ) -> Sent {
         let bulk = self.bulks.get_mut(id).expect("the caller has looked it up");
         let Direction::Put(put) = &mut bulk.direction else {
             return Sent::Ended;
@@ -202,7 +223,7 @@ impl Client {
         };
         let request_id = self
             .table
-            .insert(purpose(0))
+            .insert(now, purpose(0))
             .expect("has_bulk_slot() was asked");
         let head = WriteHead {
             handle: bulk.handle.as_bytes(),
@@ -236,7 +257,7 @@ impl Client {
         self.write_len.on_sent(n);
         bulk.outstanding += 1;
         self.table.set_purpose(request_id, purpose(n));
-        self.outstanding_bytes += u64::from(n);
+        self.pipeline.on_sent(now, n);
         self.stats.requests += 1;
         Sent::Yes
     }

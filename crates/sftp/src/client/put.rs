@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::config::SPAN_BYTES_MAX;
+use super::config::is_within_span;
 use super::get::OFFSET_MAX;
 
 /// The ranges of an upload. Everything from the start to `next` that is not in `unanswered` has
@@ -52,7 +52,7 @@ impl Put {
 
     /// Whether a block should be read and sent.
     pub(super) fn wants(&self) -> bool {
-        !self.again.is_empty() || (!self.ended && self.next - self.frontier() < SPAN_BYTES_MAX)
+        !self.again.is_empty() || (!self.ended && is_within_span(self.next, self.frontier()))
     }
 
     /// Whether all has been sent.

@@ -4,6 +4,7 @@
 use super::bulk::BulkId;
 use super::config::{OUTSTANDING_REQUESTS_MAX, SLOT_BITS};
 use crate::proto::Request;
+use fullbore_base::Instant;
 
 /// Replies that may answer a request, besides STATUS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +103,8 @@ impl Purpose {
 struct Slot {
     uses: u32,
     purpose: Option<Purpose>,
+    /// When the request was made.
+    sent: Instant,
 }
 
 /// The table of outstanding requests.
@@ -130,7 +133,7 @@ impl Table {
     }
 
     /// Enters a request and returns its id; `None` when the table is full.
-    pub(super) fn insert(&mut self, purpose: Purpose) -> Option<u32> {
+    pub(super) fn insert(&mut self, now: Instant, purpose: Purpose) -> Option<u32> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() < OUTSTANDING_REQUESTS_MAX => {
@@ -142,6 +145,7 @@ impl Table {
         let slot = &mut self.slots[index as usize];
         slot.uses = slot.uses.wrapping_add(1);
         slot.purpose = Some(purpose);
+        slot.sent = now;
         self.slow_count += usize::from(purpose.is_slow());
         Some((slot.uses << SLOT_BITS) | index)
     }
@@ -157,6 +161,12 @@ impl Table {
         let slot = self.slots.get(index_of(id))?;
         let uses_match = slot.uses << SLOT_BITS == id & !(OUTSTANDING_REQUESTS_MAX as u32 - 1);
         slot.purpose.filter(|_| uses_match)
+    }
+
+    /// When the outstanding request `id` was made, unless the server may rightly take long over it.
+    pub(super) fn sent(&self, id: u32) -> Option<Instant> {
+        let purpose = self.purpose(id)?;
+        (!purpose.is_slow()).then(|| self.slots[index_of(id)].sent)
     }
 
     /// Ends the request `id`.
@@ -203,11 +213,11 @@ mod tests {
     #[test]
     fn an_id_is_good_for_one_reply() {
         let mut table = Table::default();
-        let id = table.insert(CALL).expect("room");
+        let id = table.insert(Instant::ZERO, CALL).expect("room");
         assert!(table.has_slow());
         assert_eq!(table.remove(id), Some(CALL));
         assert_eq!(table.remove(id), None);
-        let again = table.insert(CALL).expect("room");
+        let again = table.insert(Instant::ZERO, CALL).expect("room");
         assert_ne!(again, id, "the slot is the same, its use is not");
         assert_eq!(table.purpose(id), None);
         assert_eq!(table.purpose(again), Some(CALL));
@@ -217,10 +227,10 @@ mod tests {
     fn is_full_at_its_limit_and_not_before() {
         let mut table = Table::default();
         let ids: Vec<u32> = (0..OUTSTANDING_REQUESTS_MAX)
-            .map(|_| table.insert(CALL).expect("under the limit"))
+            .map(|_| table.insert(Instant::ZERO, CALL).expect("under the limit"))
             .collect();
-        assert_eq!((table.insert(CALL), table.room()), (None, 0));
+        assert_eq!((table.insert(Instant::ZERO, CALL), table.room()), (None, 0));
         table.remove(ids[7]);
-        assert!(table.insert(CALL).is_some());
+        assert!(table.insert(Instant::ZERO, CALL).is_some());
     }
 }

@@ -1,9 +1,9 @@
 //! What a channel received and nobody has consumed.
 
 use super::autotune::Policy;
-use super::window::{LocalWindow, Stopwatch};
+use super::window::LocalWindow;
 use crate::error::PeerMisbehaved;
-use fullbore_base::ByteQueue;
+use fullbore_base::{ByteQueue, Stopwatch};
 
 /// The two byte streams that arrive on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

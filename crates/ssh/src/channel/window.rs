@@ -4,7 +4,7 @@
 //! the target, and nothing here changes with the policy.
 
 use crate::error::PeerMisbehaved;
-use fullbore_base::Instant;
+use fullbore_base::{Instant, Stopwatch};
 use std::time::Duration;
 
 /// Most bytes that are consumed before they are given back to the peer: a window far larger than
@@ -155,47 +155,6 @@ pub struct RemoteWindow {
     limited: Stopwatch,
 }
 
-/// Time in a state that comes and goes.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Stopwatch {
-    since: Option<Instant>,
-    before: Duration,
-}
-
-impl Stopwatch {
-    /// The state holds from `now` on, if it did not already.
-    pub const fn start(&mut self, now: Instant) {
-        if self.since.is_none() {
-            self.since = Some(now);
-        }
-    }
-
-    /// The state is over.
-    pub fn stop(&mut self, now: Instant) {
-        if let Some(since) = self.since.take() {
-            self.before += now - since;
-        }
-    }
-
-    /// Whether the state holds.
-    #[must_use]
-    pub const fn is_running(&self) -> bool {
-        self.since.is_some()
-    }
-
-    /// Time of the stretches that are over.
-    #[must_use]
-    pub const fn before(&self) -> Duration {
-        self.before
-    }
-
-    /// Time up to `now`, with the stretch that runs.
-    #[must_use]
-    pub fn total(&self, now: Instant) -> Duration {
-        self.before + self.since.map_or(Duration::ZERO, |since| now - since)
-    }
-}
-
 impl RemoteWindow {
     /// The window of the peer's open or confirmation message.
     ///
@@ -210,10 +169,7 @@ impl RemoteWindow {
             window_peak: window,
             owed: 0,
             maxpacket,
-            limited: Stopwatch {
-                since: None,
-                before: Duration::ZERO,
-            },
+            limited: Stopwatch::new(),
         })
     }
 
