@@ -369,6 +369,12 @@ impl ClientSession {
     /// everything taken away, so that the channel's end can be seen.
     fn feed(&mut self, now: Instant, i: usize, files: &mut dyn LaneFiles) {
         let lane = &mut self.lanes[i];
+        if self.conn.rtt().is_none()
+            && let Some(rtt) = lane.client.rtt_min(now)
+        {
+            // Until TCP or a ping tells.
+            self.conn.on_rtt(now, rtt);
+        }
         loop {
             let view = self.conn.readable(lane.ch);
             if view.is_empty() {

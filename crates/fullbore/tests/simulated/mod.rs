@@ -3,8 +3,10 @@
 
 #![allow(dead_code, missing_docs, clippy::unwrap_used)] // Each test file uses a part of it.
 
+pub mod copier;
 pub mod requester;
 pub mod stream;
+pub mod zeros;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

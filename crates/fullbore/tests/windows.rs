@@ -1,0 +1,190 @@
+//! Whole copies over simulated paths: windows and pipelines that follow the path, beside fixed ones, with
+//! peers of every habit.
+
+#![allow(clippy::unwrap_used)]
+
+mod simulated;
+
+use std::time::Duration;
+
+use fullbore_base::{Instant, Rate};
+use fullbore_sftp::client as sftp;
+use fullbore_sim::{Pair, PairConfig, Stop};
+use fullbore_ssh::config::{ClientConfig, ServerConfig};
+use simulated::ServerEnd;
+use simulated::copier::{Copier, Way};
+use simulated::zeros::Zeros;
+
+const MS: Duration = Duration::from_millis(1);
+const MIB: u64 = 1 << 20;
+const ENDLESS: u64 = 1 << 50;
+/// What a socket holds unsent: TCP_NOTSENT_LOWAT, and what the receiver has not taken.
+const SOCKET_BYTES: u64 = 512 << 10;
+const DEADLINE: Instant = Instant::from_nanos(3_600_000_000_000);
+
+type Copy = Pair<Copier, ServerEnd<Zeros>>;
+
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    mbit: u64,
+    rtt_ms: u32,
+}
+
+impl Path {
+    fn rtt(self) -> Duration {
+        MS * self.rtt_ms
+    }
+
+    fn rate(self) -> Rate {
+        Rate::from_bits_per_sec(self.mbit * 1_000_000)
+    }
+
+    fn bdp(self) -> u64 {
+        self.mbit * 125 * u64::from(self.rtt_ms)
+    }
+
+    fn pair(self) -> PairConfig {
+        PairConfig {
+            seed: 1,
+            delay: self.rtt() / 2,
+            rate: Some(self.rate()),
+            buffer_bytes_max: usize::try_from(self.bdp() + SOCKET_BYTES).unwrap(),
+            // A millisecond's worth.
+            segment_bytes_max: usize::try_from(self.mbit * 125).unwrap().max(1448),
+            ..PairConfig::default()
+        }
+    }
+}
+
+fn copy(path: Path, way: Way, len: u64, fixed: Option<u32>) -> Copy {
+    let (mut client, mut server) = (ClientConfig::default(), ServerConfig::default());
+    client.connection.local_window = fixed;
+    server.connection.local_window = fixed;
+    copy_between(path, (way, len), client, server)
+}
+
+fn copy_between(path: Path, what: (Way, u64), client: ClientConfig, server: ServerConfig) -> Copy {
+    let a = Copier::new(client, sftp::Config::default(), 3, what);
+    let zeros = Zeros {
+        len: what.1,
+        written: 0,
+    };
+    let mut pair = Pair::new(path.pair(), a, ServerEnd::new(server, 4, zeros));
+    let stop = pair.run(DEADLINE, |pair| pair.a.begun.is_some(), |_| {});
+    assert_eq!(stop, Stop::Done, "{:?}", pair.a.error);
+    pair
+}
+
+/// Bytes of the file that have arrived.
+fn arrived(pair: &Copy) -> u64 {
+    match pair.a.way {
+        Way::Get => pair.a.file.written,
+        Way::Put => pair.b.app.written,
+    }
+}
+
+/// Runs on for `time`; returns what arrived meanwhile.
+fn run_for(pair: &mut Copy, time: Duration) -> u64 {
+    let before = arrived(pair);
+    let at = pair.now() + time;
+    let stop = pair.run(at, |_| false, |_| {});
+    assert_eq!(pair.a.error, None);
+    assert_eq!(stop, Stop::Deadline);
+    arrived(pair) - before
+}
+
+/// Of the link, in percent: what a copy gets once started.
+fn utilisation(path: Path, way: Way, fixed: Option<u32>) -> u64 {
+    let mut pair = copy(path, way, ENDLESS, fixed);
+    run_for(&mut pair, path.rtt() * 12 + MS * 200);
+    // Blocks of 252 KiB that arrive at its edges count whole.
+    let time = (path.rtt() * 4).max(MS * (200_000 / u32::try_from(path.mbit).unwrap()));
+    let bytes = run_for(&mut pair, time);
+    let link = u128::from(path.rate().bytes_per_sec()) * time.as_nanos() / 1_000_000_000;
+    (bytes * 100 / u64::try_from(link).unwrap()).min(100)
+}
+
+/// Round-trip time in ms, then percent of the link: fixed at 2 MiB get and put, adaptive get and put.
+const GOLDEN_100_MBIT: &str = "\
+1 100 100 99 100
+10 100 100 100 100
+50 100 100 99 99
+100 100 100 99 99
+200 70 65 100 100
+400 40 40 99 99
+";
+
+const GOLDEN_1_GBIT: &str = "\
+1 100 100 99 100
+10 100 100 99 100
+50 30 25 100 100
+100 15 15 99 100
+200 10 5 100 99
+400 5 5 99 99
+";
+
+fn golden(mbit: u64) -> String {
+    let mut table = String::new();
+    for rtt_ms in [1, 10, 50, 100, 200, 400] {
+        let path = Path { mbit, rtt_ms };
+        let mut row = rtt_ms.to_string();
+        for fixed in [Some(2 << 20), None] {
+            for way in [Way::Get, Way::Put] {
+                let percent = utilisation(path, way, fixed);
+                assert!(
+                    fixed.is_some() || percent >= 97,
+                    "{way:?} {path:?}: {percent}"
+                );
+                // A fixed one to the nearest five.
+                let shown = fixed.map_or(percent, |_| (percent + 2) / 5 * 5);
+                row += &format!(" {shown}");
+            }
+        }
+        table += &row;
+        table.push('\n');
+    }
+    table
+}
+
+#[test]
+fn a_copy_fills_100_mbit_whatever_the_round_trip() {
+    assert_eq!(golden(100), GOLDEN_100_MBIT);
+}
+
+#[test]
+fn a_copy_fills_1_gbit_whatever_the_round_trip() {
+    assert_eq!(golden(1000), GOLDEN_1_GBIT);
+}
+
+#[test]
+fn a_cold_copy_ramps_no_slower_than_slow_start() {
+    let path = Path {
+        mbit: 320,
+        rtt_ms: 200,
+    };
+    let per_rtt = path.bdp();
+    for way in [Way::Get, Way::Put] {
+        let mut pair = copy(path, way, 256 * MIB, None);
+        let start = pair.now();
+        // RFC 6928: ten segments, doubled each round trip. The first round trip brings the reply.
+        run_for(&mut pair, path.rtt());
+        let (mut may, mut filled) = (0, None);
+        for round in 0..12 {
+            let bytes = run_for(&mut pair, path.rtt());
+            may += (14_480u64 << round).min(per_rtt);
+            assert!(arrived(&pair) >= may, "{way:?}, round trip {round}");
+            if bytes >= per_rtt * 9 / 10 {
+                filled.get_or_insert(round);
+            }
+        }
+        assert!(
+            filled.unwrap() <= 4,
+            "{way:?} fills the path after {filled:?}"
+        );
+        let stop = pair.run(DEADLINE, |pair| pair.a.is_done, |_| {});
+        assert_eq!(stop, Stop::Done, "{:?}", pair.a.error);
+        // The link alone takes 6.71 s.
+        let took = pair.now() - start;
+        assert!(took <= MS * 7400, "{way:?} took {took:?}");
+    }
+}
