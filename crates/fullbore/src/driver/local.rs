@@ -209,6 +209,10 @@ impl Side for LocalSide {
         self.handles_max
     }
 
+    fn folders_max(&self) -> Option<usize> {
+        None
+    }
+
     async fn open(&self, path: &[u8], how: OpenHow) -> Result<Rc<File>, Fault> {
         let mut options = OpenOptions::new();
         // A pipe without a writer must not hold up the program.

@@ -431,6 +431,10 @@ impl Side for MemorySide {
         self.handles.learned()
     }
 
+    fn folders_max(&self) -> Option<usize> {
+        None
+    }
+
     async fn open(&self, path: &[u8], how: OpenHow) -> Result<OpenFile, Fault> {
         self.call("open").await?;
         self.open_one()?;

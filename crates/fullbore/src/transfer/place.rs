@@ -56,8 +56,12 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         place.exists = true;
         place.mode = attrs.permissions.map(|mode| mode & MODE_BITS);
         if !place.is_in_place {
-            let probe = self.target.open(&place.path, OpenHow::Probe).await?;
-            self.target.close(probe).await?;
+            match self.target.open(&place.path, OpenHow::Probe).await {
+                Ok(probe) => self.target.close(probe).await?,
+                // Not to be told in this way: the rename will.
+                Err(fault) if fault.kind == FaultKind::Unsupported => {}
+                Err(fault) => return Err(fault),
+            }
         }
         Ok(place)
     }

@@ -49,6 +49,8 @@ pub struct SftpSide {
     fleet: Rc<Fleet>,
     prefix: String,
     handles: Rc<Handles>,
+    /// The folders among them, where the server lets fewer be open than it says of all.
+    folders: Rc<Handles>,
     refused: Rc<Refused>,
 }
 
@@ -79,6 +81,7 @@ impl SftpSide {
             sftp,
             prefix: prefix.into(),
             handles: Rc::default(),
+            folders: Rc::default(),
             refused: Rc::default(),
         }
     }
@@ -205,6 +208,22 @@ impl SftpSide {
                 Err(fault)
             }
         }
+    }
+
+    /// The same for a folder.
+    fn opened_folder(&self, result: Result<Handle, Error>) -> Result<Handle, Fault> {
+        let is_told = self.sftp.server_info().open_handles_max().is_some();
+        let mut result = self.opened(result);
+        match &mut result {
+            Ok(_) => self.folders.on_opened(),
+            Err(fault) if fault.kind == FaultKind::Failure && is_told => {
+                if self.folders.on_refused() {
+                    fault.kind = FaultKind::Busy;
+                }
+            }
+            Err(_) => {}
+        }
+        result
     }
 
     /// Several requests for names at once, and what they brought.
@@ -352,7 +371,7 @@ impl Side for SftpSide {
 
     async fn list(&self, path: &[u8]) -> Result<SftpListing, Fault> {
         Ok(SftpListing {
-            handle: self.opened(self.sftp.opendir(path).await)?,
+            handle: self.opened_folder(self.sftp.opendir(path).await)?,
             in_flight: READDIRS_AT_FIRST,
             listed: 0,
             empty: 0,
@@ -365,11 +384,13 @@ impl Side for SftpSide {
             return batch;
         }
         self.release_handle(&listing.handle).await;
+        self.folders.on_closed();
         batch
     }
 
     async fn stop_listing(&self, listing: SftpListing) {
         self.release_handle(&listing.handle).await;
+        self.folders.on_closed();
     }
 
     fn handles_max(&self) -> Option<usize> {
@@ -383,11 +404,15 @@ impl Side for SftpSide {
             .min()
     }
 
+    fn folders_max(&self) -> Option<usize> {
+        self.folders.learned()
+    }
+
     async fn open(&self, path: &[u8], how: OpenHow) -> Result<RemoteFile, Fault> {
         let (opens_for_both, writes_anywhere) = self
             .sftp
             .quirks(|quirks| (quirks.opens_for_both, quirks.writes_anywhere));
-        if how == OpenHow::Existing && !writes_anywhere {
+        if matches!(how, OpenHow::Existing | OpenHow::Probe) && !writes_anywhere {
             let text = "the server writes no file twice";
             return Err(Fault::new(FaultKind::Unsupported, text));
         }

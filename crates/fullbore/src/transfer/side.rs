@@ -230,6 +230,8 @@ pub trait Side {
     async fn stop_listing(&self, listing: Self::Listing);
     /// Files and folders that may be open at once, as far as is known by now.
     fn handles_max(&self) -> Option<usize>;
+    /// The same for folders alone.
+    fn folders_max(&self) -> Option<usize>;
 
     /// Opens a file.
     async fn open(&self, path: &[u8], how: OpenHow) -> Result<Self::File, Fault>;

@@ -806,6 +806,9 @@ impl Side for Hostile {
     fn handles_max(&self) -> Option<usize> {
         self.0.handles_max()
     }
+    fn folders_max(&self) -> Option<usize> {
+        self.0.folders_max()
+    }
 
     fn prefix(&self) -> &str {
         self.0.prefix()

@@ -181,6 +181,7 @@ impl<S: Side, D: Side> Walk<'_, '_, S, D> {
         let handles = left.map(|max| max / each).into_iter().chain(target).min();
         Allowance {
             tasks: flight.limit().min(handles.unwrap_or(usize::MAX)).max(1),
+            folders: self.source.folders_max().unwrap_or(usize::MAX),
             is_scarce: left.is_some_and(|left| left < HANDLES_SPARE),
         }
     }

@@ -23,6 +23,8 @@ const FOLDERS_WAITING_MAX: usize = 4096;
 pub(super) struct Allowance {
     /// Tasks that run at once.
     pub(super) tasks: usize,
+    /// Folders that are open at once.
+    pub(super) folders: usize,
     /// The source has so few handles that a folder must be read to its end and closed first.
     pub(super) is_scarce: bool,
 }
@@ -169,11 +171,14 @@ impl<L> Work<L> {
 
     /// Folders that were found come before the rest of those they were found in, deepest first.
     fn next_listing(&mut self, allowed: Allowance) -> Option<Task<L>> {
-        let is_crowded = self.listings.len() >= OPEN_LISTINGS_MAX || allowed.is_scarce;
-        let may_open = match self.folders.len() < FOLDERS_WAITING_MAX {
-            true => self.files.len() < allowed.tasks,
-            false => self.running_folders == 0,
-        };
+        let open = self.listings.len() + self.running_folders + self.running_readings;
+        let is_full = open >= allowed.folders.max(1);
+        let is_crowded = is_full || allowed.is_scarce || self.listings.len() >= OPEN_LISTINGS_MAX;
+        let may_open = !is_full
+            && match self.folders.len() < FOLDERS_WAITING_MAX {
+                true => self.files.len() < allowed.tasks,
+                false => self.running_folders == 0,
+            };
         if may_open
             && !(is_crowded && !self.listings.is_empty())
             && let Some(node) = self.folders.pop()

@@ -33,12 +33,28 @@ enum Opened {
 /// Computes a digest for check-file.
 pub type DigestFn = fn(HashAlgorithm, &[u8]) -> Vec<u8>;
 
+/// How it departs from a file system, as servers over other storage do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Habits {
+    /// SETSTAT and FSETSTAT are not known.
+    pub refuses_attributes: bool,
+    /// A file is opened to read or to write, not both.
+    pub refuses_both: bool,
+    /// A file that exists is not opened to write, unless it is emptied.
+    pub writes_once: bool,
+    /// A name that exists is not renamed to, by any request.
+    pub keeps_names: bool,
+    /// Files and folders open at once; 0 is no limit.
+    pub open_max: usize,
+}
+
 /// The file system.
 #[derive(Debug)]
 pub struct MemoryStore {
     tree: Tree,
     open: Vec<Option<Opened>>,
     digest: Option<DigestFn>,
+    habits: Habits,
     /// Whether long operations are left to [`MemoryStore::finish_next`].
     is_deferring: bool,
     deferred: VecDeque<(Token, Completion)>,
@@ -52,6 +68,7 @@ impl MemoryStore {
             tree: Tree::new(capacity_bytes),
             open: Vec::new(),
             digest: None,
+            habits: Habits::default(),
             is_deferring: false,
             deferred: VecDeque::new(),
         }
@@ -60,6 +77,52 @@ impl MemoryStore {
     /// Serves check-file with `digest`; without, it is unsupported.
     pub fn set_digest(&mut self, digest: DigestFn) {
         self.digest = Some(digest);
+    }
+
+    /// Has it behave as told.
+    pub fn set_habits(&mut self, habits: Habits) {
+        self.habits = habits;
+    }
+
+    /// Files and folders that are open.
+    #[must_use]
+    pub fn open_count(&self) -> usize {
+        self.open.iter().flatten().count()
+    }
+
+    /// Another may be opened.
+    fn check_open(&self) -> Result<(), StoreError> {
+        let max = self.habits.open_max;
+        if max > 0 && self.open_count() >= max {
+            return Err(StoreError::new(Code::Failure, "Failure"));
+        }
+        Ok(())
+    }
+
+    fn check_flags(&mut self, path: &[u8], flags: OpenFlags) -> Result<(), StoreError> {
+        let has = |flag| flags.contains(flag);
+        if self.habits.refuses_both && has(OpenFlags::READ) && has(OpenFlags::WRITE) {
+            return Err(StoreError::new(Code::PermissionDenied, "read or write"));
+        }
+        let is_new = self.tree.walk(path, true).is_err();
+        if self.habits.writes_once && has(OpenFlags::WRITE) && !is_new && !has(OpenFlags::TRUNC) {
+            return Err(StoreError::new(Code::PermissionDenied, "written once"));
+        }
+        Ok(())
+    }
+
+    fn check_attributes(&self) -> Result<(), StoreError> {
+        match self.habits.refuses_attributes {
+            true => Err(StoreError::UNSUPPORTED),
+            false => Ok(()),
+        }
+    }
+
+    fn check_name(&mut self, to: &[u8]) -> Result<(), StoreError> {
+        match self.habits.keeps_names && self.tree.walk(to, false).is_ok() {
+            true => Err(EXISTS),
+            false => Ok(()),
+        }
     }
 
     /// From now on READ, FSYNC, copy-data and check-file are pending until
@@ -222,6 +285,8 @@ impl Store for MemoryStore {
         flags: OpenFlags,
         attrs: &Attrs,
     ) -> Result<(), StoreError> {
+        self.check_open()?;
+        self.check_flags(path, flags)?;
         let mode = attrs.permissions.unwrap_or(0o666) & 0o7777;
         let ino = self.tree.open_path(path, flags, mode)?;
         let is_dir = self.tree.is_dir(ino);
@@ -237,6 +302,7 @@ impl Store for MemoryStore {
     }
 
     fn opendir(&mut self, dir: FileId, path: &[u8]) -> Result<(), StoreError> {
+        self.check_open()?;
         let ino = self.tree.walk(path, true)?;
         if !self.tree.is_dir(ino) {
             return Err(NOT_DIR);
@@ -366,6 +432,7 @@ impl Store for MemoryStore {
     }
 
     fn setstat(&mut self, path: &[u8], attrs: &Attrs) -> Result<(), StoreError> {
+        self.check_attributes()?;
         if *attrs == Attrs::EMPTY {
             return Ok(());
         }
@@ -388,6 +455,7 @@ impl Store for MemoryStore {
     }
 
     fn fsetstat(&mut self, file: FileId, attrs: &Attrs) -> Result<(), StoreError> {
+        self.check_attributes()?;
         let (ino, flags) = self.file(file)?;
         if attrs.size.is_some() && !flags.contains(OpenFlags::WRITE) {
             let rest = Attrs {
@@ -440,10 +508,12 @@ impl Store for MemoryStore {
     }
 
     fn rename(&mut self, from: &[u8], to: &[u8]) -> Result<(), StoreError> {
+        self.check_name(to)?;
         self.tree.move_entry(from, to, false)
     }
 
     fn posix_rename(&mut self, from: &[u8], to: &[u8]) -> Result<(), StoreError> {
+        self.check_name(to)?;
         self.tree.move_entry(from, to, true)
     }
 
