@@ -158,6 +158,7 @@ impl<'a> Sessions<'a> {
                 },
                 config_file: plan.config_file.clone(),
                 clock: Clock::start(),
+                local_window: None,
             },
             open: Vec::new(),
         }

@@ -18,6 +18,7 @@ use std::path::Path;
 
 use args::Task;
 use exit::Exit;
+use fullbore_lab::demo;
 
 fn main() -> std::process::ExitCode {
     // A limit on the size of files is an error to report, here and in what is served.
@@ -77,15 +78,10 @@ fn sftp_server(arguments: &[OsString]) -> Exit {
 
 /// The main job with nothing else installed.
 fn demo() -> Exit {
-    match fullbore::demo::run() {
-        Ok(report) => {
-            output::print(&report.to_string());
-            if report.is_right() {
-                Exit::Done
-            } else {
-                Exit::Failed
-            }
-        }
+    output::print(&format!("{}\n", demo::HEAD));
+    match demo::run(|row| output::print(&format!("{row}\n"))) {
+        Ok(rows) if rows.iter().all(|row| row.is_same) => Exit::Done,
+        Ok(_) => Exit::Failed,
         Err(error) => {
             output::error(&format!("fullbore: demo: {error}"));
             Exit::Failed

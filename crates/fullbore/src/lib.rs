@@ -5,7 +5,6 @@
 //! - [`session`]: the glue that runs SFTP over SSH channels, still without I/O.
 //! - [`client`]: a connection to a server as async handles.
 //! - [`server`]: `fullbore serve`, a whole SSH file server in one process.
-//! - [`demo`]: the main job with nothing else installed.
 //! - [`transfer`]: the copy planner.
 //! - [`path`]: what limits a transfer.
 //! - [`driver`]: sockets, clocks, randomness, threads: the only place that has them.
@@ -13,7 +12,6 @@
 
 pub mod client;
 pub mod config;
-pub mod demo;
 pub mod driver;
 pub mod path;
 pub mod server;

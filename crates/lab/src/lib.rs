@@ -3,11 +3,12 @@
 //!
 //! [`link`] emulates a link between two network namespaces, packet by packet and in real time. What
 //! happens to a packet is decided without I/O ([`link::Shaper`]); [`stream`] emulates one for byte streams,
-//! without root. [`handbrake`] and [`window`] run the
+//! without root; [`demo`] copies over that. [`handbrake`] and [`window`] run the
 //! engines over simulated paths ([`simulated`]); [`backlog`] runs server programs. Each gives a
 //! [`report::Section`]. `driver/` alone has devices, namespaces, processes and clocks.
 
 pub mod backlog;
+pub mod demo;
 pub mod driver;
 pub mod handbrake;
 pub mod link;

@@ -66,7 +66,7 @@ pub(crate) fn command() -> Command {
                 .about("Asks for a password and prints its hash, for `serve --password-hash`"),
         )
         .subcommand(Command::new("demo").about(
-            "Shows it all on this machine: a private server, a copy up and down, hashes compared",
+            "Shows it all on this machine: a private server, copies up and down, over an emulated link too",
         ))
         .subcommand(lab::command())
         .subcommand(sftp_server_command())

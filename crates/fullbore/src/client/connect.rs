@@ -53,6 +53,8 @@ pub struct Context {
     pub config_file: ConfigFile,
     /// The process's clock.
     pub clock: Clock,
+    /// A fixed window for each channel instead of one that follows the path; for comparisons.
+    pub local_window: Option<u32>,
 }
 
 impl std::fmt::Debug for Context {

@@ -65,6 +65,7 @@ pub(super) fn client_config(
     let transport = transport_config(host, kex, host_keys, guess_kex)?;
     let alive = host.connection.server_alive_interval;
     let connection = ConnectionConfig {
+        local_window: context.local_window,
         // A person may take time to find a password; the server has its own limit.
         login_timeout: None,
         keepalive_interval: (alive > 0).then(|| Duration::from_secs(alive)),

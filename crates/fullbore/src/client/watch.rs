@@ -70,10 +70,12 @@ impl Watch {
 
 impl State {
     /// The task goes to work. Downloads are watched with a ping per interval: what its answer stands
-    /// behind tells where their bytes queue.
+    /// behind tells where their bytes queue. Once it is measured anyway: TCP may know the way to a relay
+    /// only.
     pub(super) fn on_wake(&mut self, now: Instant) {
         self.watch.waits.on_wake(now);
-        if self.watch.is_due(now) && path::is_receiving(&self.session) {
+        let is_unmeasured = self.session.conn().pong_min().is_none();
+        if self.watch.is_due(now) && (is_unmeasured || path::is_receiving(&self.session)) {
             self.session.conn_mut().ping(now);
         }
     }
@@ -156,6 +158,7 @@ impl State {
             received: stats.channel_bytes_received,
             rtt: conn.rtt(),
             pong: conn.pong(),
+            pong_min: conn.pong_min(),
             quiet: match lanes.outstanding_count {
                 0 => std::time::Duration::ZERO,
                 _ => now.saturating_duration_since(heard),

@@ -221,6 +221,10 @@ impl<'a> Between<'a> {
     /// The peer's TCP window is closed. One that could hold twice what is in flight is closed because
     /// the peer does not read.
     fn closed_window(&self) -> Limit {
+        // What is in between closes its window because the way behind it takes no more.
+        if self.after.relayed_rtt().is_some() {
+            return self.congestion();
+        }
         let window = self.peaks.snd_wnd;
         if window > 0 && self.per_rtt().saturating_mul(2) < window {
             return self.far_end();
@@ -287,7 +291,8 @@ impl<'a> Between<'a> {
         if self.is_used_up(lanes.outstanding_bytes_max) {
             return self.requests();
         }
-        if self.is_used_up(self.peaks.rcv_wnd) {
+        let is_relayed = self.after.relayed_rtt().is_some();
+        if !is_relayed && self.is_used_up(self.peaks.rcv_wnd) {
             return Limit::TcpReceiveWindow {
                 end: End::Local,
                 window: Some(self.peaks.rcv_wnd),
@@ -443,7 +448,8 @@ impl<'a> Between<'a> {
         let Some(pong) = self.after.pong else {
             return false;
         };
-        let late = pong.saturating_sub(min_rtt);
+        let unloaded = self.after.relayed_rtt().unwrap_or(min_rtt);
+        let late = pong.saturating_sub(unloaded);
         let queued = late.as_secs_f64() * self.flow.rate as f64;
         late > QUEUE_RTT_MIN.max(tcp.rttvar) && queued >= STANDING_QUEUE_BYTES as f64
     }

@@ -67,6 +67,8 @@ pub struct Sample {
     pub rtt: Option<Duration>,
     /// The last answer to a ping, from end to end: whatever stood in front of it counts.
     pub pong: Option<Duration>,
+    /// The shortest answer to a ping.
+    pub pong_min: Option<Duration>,
     /// How long nothing has come from the peer, while something was awaited.
     pub quiet: Duration,
     /// The lanes.
@@ -79,11 +81,24 @@ pub struct Sample {
     pub tcp: Option<TcpInfo>,
 }
 
+/// Beyond twice what TCP measures, and this, no ping was ever answered: the TCP connection ends at something
+/// in between (a jump host, a proxy, an emulated link).
+const RELAY_SLACK: Duration = Duration::from_millis(5);
+
 impl Sample {
-    /// The round-trip time that the path has now: TCP's measurement is of the path alone.
+    /// The round-trip time that the path has now: TCP's measurement is of the path alone, but it goes no
+    /// further than the TCP connection does.
     #[must_use]
     pub fn path_rtt(&self) -> Option<Duration> {
         let of_tcp = self.tcp.map(|tcp| tcp.rtt).filter(|rtt| !rtt.is_zero());
-        of_tcp.or(self.rtt).or(self.pong)
+        self.relayed_rtt().or(of_tcp).or(self.rtt).or(self.pong)
+    }
+
+    /// The path's round-trip time where TCP knows the way to a relay only: that of the fastest ping.
+    #[must_use]
+    pub fn relayed_rtt(&self) -> Option<Duration> {
+        let of_tcp = self.tcp.map(|tcp| tcp.rtt)?;
+        self.pong_min
+            .filter(|&shortest| shortest > of_tcp * 2 + RELAY_SLACK)
     }
 }

@@ -484,3 +484,24 @@ fn every_limit_has_a_name_of_its_own_and_evidence() {
         ]
     );
 }
+
+#[test]
+fn behind_a_relay_pings_tell_the_round_trip_and_tcp_s_windows_nothing() {
+    let relayed = |wait, pong: u64| {
+        upload(10_485_760, wait, move |sample| {
+            tcp(sample).rtt = Duration::from_micros(50);
+            tcp(sample).busy = Some(ms(1000));
+            tcp(sample).rwnd_limited = Some(ms(900));
+            sample.pong_min = Some(ms(pong));
+        })
+    };
+    let limit = relayed(Wait::PeerWindow, 200);
+    assert_eq!(
+        limit.to_string(),
+        "the server's 2 MiB window: 10.5 MB/s at 200 ms"
+    );
+    assert_eq!(relayed(Wait::Socket, 200).kind(), LimitKind::TcpCongestion);
+    // Not later than TCP's own figures allow: there is no relay, and the far end is slow.
+    let direct = relayed(Wait::PeerWindow, 5);
+    assert_eq!(direct.kind(), LimitKind::RemoteProcessing);
+}

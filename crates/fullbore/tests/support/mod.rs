@@ -105,6 +105,7 @@ pub fn context(script: &Script) -> Context {
         asker: Asker::new(Box::new(script.clone())),
         config_file: ConfigFile::None,
         clock: Clock::start(),
+        local_window: None,
     }
 }
 

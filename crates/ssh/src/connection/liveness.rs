@@ -38,6 +38,8 @@ pub(super) struct Liveness {
     pings: u64,
     /// How long the answer to the last ping took, from end to end.
     pong: Option<Duration>,
+    /// The shortest answer to a ping.
+    pong_min: Option<Duration>,
     pub(super) rtt: PathRtt,
     /// When the windows may next have the round trip measured, and until when they need not: somebody
     /// else does.
@@ -61,6 +63,7 @@ impl Liveness {
             ping: None,
             pings: 0,
             pong: None,
+            pong_min: None,
             rtt: PathRtt::default(),
             next_measure: now,
             told_until: now,
@@ -149,6 +152,12 @@ impl Connection {
         self.liveness.pong
     }
 
+    /// The shortest answer to a ping on this connection.
+    #[must_use]
+    pub const fn pong_min(&self) -> Option<Duration> {
+        self.liveness.pong_min
+    }
+
     /// When something last came from the peer.
     #[must_use]
     pub const fn last_input(&self) -> Instant {
@@ -169,6 +178,8 @@ impl Connection {
     pub(super) fn on_rtt_sample(&mut self, now: Instant, sample: Duration) {
         self.liveness.ping = None;
         self.liveness.pong = Some(sample);
+        let shortest = self.liveness.pong_min.map_or(sample, |min| min.min(sample));
+        self.liveness.pong_min = Some(shortest);
         if now >= self.liveness.told_until {
             self.liveness.rtt.on_sample(now, sample);
         }

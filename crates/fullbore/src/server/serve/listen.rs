@@ -292,6 +292,7 @@ fn server_config(
             login_timeout: Some(options.login_grace),
             keepalive_interval: Some(KEEPALIVE),
             windows_max: WINDOWS_MAX,
+            local_window: options.local_window,
             ..ConnectionConfig::default()
         },
         transport: TransportConfig {

@@ -43,6 +43,8 @@ pub struct ServeOptions {
     pub workers: usize,
     /// Where the host key is kept.
     pub state: PathBuf,
+    /// A fixed window for each channel instead of one that follows the path; for comparisons.
+    pub local_window: Option<u32>,
 }
 
 impl ServeOptions {
@@ -70,6 +72,7 @@ impl ServeOptions {
             sessions_max: 10,
             workers: 0,
             state,
+            local_window: None,
         }
     }
 
