@@ -103,6 +103,7 @@ async fn examine(values: &DoctorValues, remote: &Remote, host: &HostConfig) -> E
         },
         config_file: plan::config_file(&values.connection),
         clock: Clock::start(),
+        local_window: None,
     };
     let mut interrupts = Interrupts::new();
     let connected = tokio::select! {
