@@ -7,6 +7,7 @@
 
 extern crate alloc;
 
+pub mod congestion;
 pub mod error;
 pub mod filter;
 pub mod rate;
