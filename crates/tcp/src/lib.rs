@@ -8,16 +8,21 @@
 extern crate alloc;
 
 pub mod congestion;
+pub mod connection;
 pub mod error;
 pub mod filter;
+pub mod isn;
+pub mod listener;
 pub mod rate;
 pub mod receive;
 pub mod recovery;
-pub mod ring;
+mod ring;
 pub mod rtt;
 pub mod scoreboard;
 pub mod segment;
+pub mod sender;
 mod seq;
+pub mod time_wait;
 
 pub use error::InvalidMessage;
 pub use seq::Seq;

@@ -44,7 +44,7 @@ impl Ring {
     }
 
     /// Bytes between the two.
-    #[must_use]
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         to_usize(self.end - self.start)
     }

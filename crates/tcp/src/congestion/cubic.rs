@@ -216,6 +216,11 @@ impl Control for Cubic {
         }
     }
 
+    fn on_idle(&mut self) {
+        self.cwnd = self.cwnd.min(initial_window(self.mss));
+        self.epoch = None;
+    }
+
     fn on_mss(&mut self, mss: u32) {
         self.mss = u64::from(mss);
         self.cwnd = self.cwnd.max(self.mss);

@@ -104,6 +104,9 @@ pub trait Control {
     /// The last reduction was needless.
     fn on_undone(&mut self);
 
+    /// Nothing was sent for longer than the retransmission timer runs (RFC 5681 4.1).
+    fn on_idle(&mut self);
+
     /// The largest segment changed.
     fn on_mss(&mut self, mss: u32);
 

@@ -99,6 +99,10 @@ impl Control for Reno {
         }
     }
 
+    fn on_idle(&mut self) {
+        self.cwnd = self.cwnd.min(initial_window(self.mss));
+    }
+
     fn on_mss(&mut self, mss: u32) {
         self.mss = u64::from(mss);
         self.cwnd = self.cwnd.max(self.mss);

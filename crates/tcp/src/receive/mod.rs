@@ -74,6 +74,11 @@ impl Receiver {
         self.edge
     }
 
+    /// The peer was told of a window up to `edge` before this receiver was made.
+    pub fn set_edge(&mut self, edge: u64) {
+        self.edge = self.edge.max(edge);
+    }
+
     /// The window that the peer knows of.
     #[must_use]
     pub fn window(&self) -> u64 {

@@ -152,6 +152,25 @@ impl Recovery {
         self.is_sack = is_sack;
     }
 
+    /// Everything before `position` was sent and acknowledged elsewhere.
+    ///
+    /// # Panics
+    /// When something was sent here already.
+    pub fn start_at(&mut self, position: u64) {
+        self.board.start_at(position);
+    }
+
+    /// The largest segment changed.
+    pub const fn set_mss(&mut self, mss: u32) {
+        self.mss = mss;
+    }
+
+    /// Cuts what is outstanding into segments of at most `mss` bytes. O(n log n): for a smaller
+    /// MTU, not for an acknowledgement.
+    pub fn resegment(&mut self, mss: u32) {
+        self.board.resegment(mss);
+    }
+
     /// The segments outstanding.
     #[must_use]
     pub const fn board(&self) -> &Scoreboard {

@@ -108,8 +108,9 @@ impl Records {
     pub fn merge(&mut self, ids: &[Id]) {
         let mut at = self.oldest;
         for &id in ids {
-            let order = self.record(id).order;
-            while let Some(younger) = at.filter(|&a| self.record(a).order < order) {
+            // Pieces of one segment have one order, and follow each other.
+            let order = (self.record(id).order, id);
+            while let Some(younger) = at.filter(|&a| (self.record(a).order, a) < order) {
                 at = self.record(younger).younger;
             }
             self.link_before(id, at);

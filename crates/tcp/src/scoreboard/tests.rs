@@ -81,6 +81,21 @@ impl Model {
         (bytes, count)
     }
 
+    fn resegment(&mut self, mss: u64) {
+        let entries = std::mem::take(&mut self.entries);
+        for entry in entries {
+            let mut start = entry.range.start;
+            while start < entry.range.end {
+                let end = entry.range.end.min(start + mss);
+                self.entries.push(Entry {
+                    range: start..end,
+                    ..entry.clone()
+                });
+                start = end;
+            }
+        }
+    }
+
     fn tally(&self, is_counted: impl Fn(&Entry) -> bool) -> Tally {
         let mut tally = Tally::default();
         for entry in self.entries.iter().filter(|e| is_counted(e)) {
@@ -95,7 +110,7 @@ impl Model {
             .iter()
             .filter(|e| e.state == State::InFlight)
             .collect();
-        flying.sort_by_key(|e| e.order);
+        flying.sort_by_key(|e| (e.order, e.range.start));
         flying.iter().map(|e| e.range.start).collect()
     }
 }
@@ -224,6 +239,11 @@ fn step(rng: &mut Rng, now: Instant, board: &mut Scoreboard, model: &mut Model) 
                 model.retransmit(board.record(id).range().start);
                 board.on_retransmitted(now, id, Snapshot::default());
             }
+        }
+        11 if rng.one_in(8) => {
+            let mss = u32::try_from(20 + rng.below(90)).expect("small");
+            board.resegment(mss);
+            model.resegment(u64::from(mss));
         }
         11 if rng.one_in(4) => {
             board.restore_lost();

@@ -332,6 +332,9 @@ impl Control for Bbr {
         self.restore_cwnd();
     }
 
+    /// The model is what it was; pacing keeps the first burst small.
+    fn on_idle(&mut self) {}
+
     fn on_mss(&mut self, mss: u32) {
         self.mss = u64::from(mss);
         self.cwnd = self.cwnd.max(self.mss);
