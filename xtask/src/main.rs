@@ -25,14 +25,14 @@ fn main() -> ExitCode {
     let (command, rest) = args
         .split_first()
         .map_or(("help", &args[..]), |(c, rest)| (c.as_str(), rest));
+    let asks_help = |args: &[String]| args.iter().any(|arg| arg == "--help" || arg == "-h");
     let done = match command {
+        "help" | "--help" | "-h" => help(),
+        // Before anything is built or installed, whatever stands beside it.
+        "test" | "bench" | "tidy" if asks_help(rest) => help(),
         "test" => test::run(&root(), rest),
         "bench" => bench::run(&root(), rest),
         "tidy" => tidy::run(&root()),
-        "help" | "--help" | "-h" => {
-            print!("{USAGE}");
-            Ok(())
-        }
         other => Err(format!("there is no command `{other}`\n\n{USAGE}")),
     };
     match done {
@@ -42,6 +42,15 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "an outcome like that of the commands"
+)]
+fn help() -> Result<(), String> {
+    print!("{USAGE}");
+    Ok(())
 }
 
 /// The top of the repository: the folder above this crate's.
