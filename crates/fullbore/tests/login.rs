@@ -293,6 +293,27 @@ fn one_source_cannot_take_all_places() {
 }
 
 #[test]
+fn a_flood_that_is_turned_away_does_not_flood_the_log() {
+    let mut server = OurServer::start(|options| options.gate.unauthenticated_per_source_max = 1);
+    let connect = || {
+        let mut stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+        let mut said = [0; 4];
+        stream.read_exact(&mut said).unwrap();
+        (stream, said)
+    };
+    let (_inside, said) = connect();
+    assert_eq!(&said, b"SSH-");
+    for _ in 0..50 {
+        assert_eq!(&connect().1, b"Not ");
+    }
+    server.begin_stop();
+    server.stop();
+    let log = server.log.0.lock().unwrap().join("\n");
+    assert_eq!(log.matches(": turned away: ").count(), 20, "{log}");
+    assert!(log.contains("30 more connections turned away"), "{log}");
+}
+
+#[test]
 fn a_server_that_is_not_there_is_named_with_the_reason() {
     let folder = support::Folder::new("nobody");
     let port = fullbore_testkit::free_port();

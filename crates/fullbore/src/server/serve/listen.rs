@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,20 +13,20 @@ use std::time::Duration;
 use fullbore_ssh::auth::ServerAuth;
 use fullbore_ssh::config::{HostKey, ServerConfig, TransportConfig};
 use fullbore_ssh::connection::ConnectionConfig;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 
 use super::auth::Policy;
 use super::connection::{self, Shared};
-use super::gate::{Gate, Place};
+use super::door::{Door, HandedOver};
+use super::gate::Gate;
 use super::host_key::{self, HostKeyError};
 use super::log::Log;
 use super::options::ServeOptions;
 use crate::config::fingerprint;
 use crate::config::text::reason;
 use crate::driver::clock::Clock;
-use crate::driver::dial::tune;
 use crate::driver::pool::Pool;
 use crate::driver::random::SystemRandom;
 use crate::driver::stream::Stream;
@@ -51,9 +50,6 @@ const PASSWORD_QUEUE_MAX: usize = 64;
 /// What the windows of a connection add up to. One channel at its full window and nine smaller ones: what
 /// a client can leave unread here.
 const WINDOWS_MAX: u64 = 16 * 1024 * 1024;
-
-/// How long no connection is accepted when the machine is out of descriptors or memory.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long a silent client is believed to be there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
@@ -122,9 +118,6 @@ pub struct HostKeyLine {
     pub is_new: bool,
 }
 
-/// A connection on its way to a thread.
-type HandedOver = (OwnedFd, SocketAddr, Place);
-
 impl Server {
     /// Listens and starts serving.
     ///
@@ -170,7 +163,7 @@ impl Server {
             workers.push(sender);
         }
         let gate = Gate::new(options.gate);
-        let door = Door { gate, workers, log };
+        let door = Door::new(gate, workers, log);
         server.spawn("fullbore-accept", move || {
             runtime.block_on(door.open(listeners, stopped));
         })?;
@@ -378,74 +371,4 @@ impl WorkerPlan {
         }
         while connections.join_next().await.is_some() {}
     }
-}
-
-/// Where connections come in.
-struct Door {
-    gate: Gate,
-    workers: Vec<mpsc::Sender<HandedOver>>,
-    log: Log,
-}
-
-impl Door {
-    /// Accepts until the server stops.
-    async fn open(self, listeners: Vec<TcpListener>, mut stop: watch::Receiver<bool>) {
-        let mut next = 0;
-        loop {
-            tokio::select! {
-                accepted = accept_any(&listeners) => match accepted {
-                    Ok((stream, peer)) => {
-                        self.admit(stream, peer, next);
-                        next = (next + 1) % self.workers.len();
-                    }
-                    Err(error) => {
-                        self.log.line(format_args!("cannot accept: {error}"));
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
-                },
-                _ = stop.wait_for(|stop| *stop) => return,
-            }
-        }
-    }
-
-    fn admit(&self, stream: TcpStream, peer: SocketAddr, worker: usize) {
-        let place = match self.gate.enter(peer.ip()) {
-            Ok(place) => place,
-            Err(refusal) => {
-                self.log
-                    .line(format_args!("{peer}: turned away: {refusal}"));
-                // RFC 4253 4.2 allows lines before the version. Nobody waits for this one.
-                let _ = stream.try_write(format!("Not now: {refusal}.\r\n").as_bytes());
-                return;
-            }
-        };
-        let socket = match stream.into_std() {
-            Ok(stream) => OwnedFd::from(stream),
-            Err(error) => {
-                self.log.line(format_args!("{peer}: {error}"));
-                return;
-            }
-        };
-        tune(socket.as_fd());
-        if self.workers[worker]
-            .try_send((socket, peer, place))
-            .is_err()
-        {
-            self.log
-                .line(format_args!("{peer}: turned away: no thread takes it"));
-        }
-    }
-}
-
-/// The next connection of any listener.
-async fn accept_any(listeners: &[TcpListener]) -> io::Result<(TcpStream, SocketAddr)> {
-    std::future::poll_fn(|cx| {
-        for listener in listeners {
-            if let std::task::Poll::Ready(result) = listener.poll_accept(cx) {
-                return std::task::Poll::Ready(result);
-            }
-        }
-        std::task::Poll::Pending
-    })
-    .await
 }

@@ -7,6 +7,7 @@
 
 pub mod auth;
 mod connection;
+mod door;
 pub mod gate;
 pub mod host_key;
 mod listen;
@@ -14,6 +15,7 @@ pub mod log;
 pub mod options;
 pub mod password;
 mod run;
+mod turned_away;
 
 pub use listen::{HostKeyLine, ServeError, Server};
 pub use options::ServeOptions;
