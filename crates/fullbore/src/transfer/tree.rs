@@ -105,6 +105,10 @@ pub(crate) async fn copy<S: Side, D: Side>(run: &Run<'_, D>, source: &S, roots: 
             return;
         };
         work.end(outcome.share);
+        if outcome.share == Share::Folder {
+            let files = outcome.nodes.iter().filter(|node| !node.attrs.is_dir());
+            work.note_folder(files.count());
+        }
         if let Share::File(bytes) = outcome.share {
             flight.on_done(clock.now(), bytes);
         }

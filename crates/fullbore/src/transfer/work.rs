@@ -15,6 +15,9 @@ const READING_ON_MAX: usize = 8;
 /// are opened.
 const OPEN_LISTINGS_MAX: usize = 64;
 
+/// What is expected of the first folders.
+const FILES_PER_FOLDER_AT_FIRST: usize = 8;
+
 /// Folders that wait before they are taken one by one, deepest first.
 const FOLDERS_WAITING_MAX: usize = 4096;
 
@@ -82,6 +85,8 @@ pub(super) struct Work<L> {
     running_folders: usize,
     running_readings: usize,
     running_bytes: u64,
+    /// Files that the first batch of a folder brings, on average, in eighths.
+    files_per_folder: usize,
 }
 
 impl<L> Work<L> {
@@ -95,6 +100,7 @@ impl<L> Work<L> {
             running_folders: 0,
             running_readings: 0,
             running_bytes: 0,
+            files_per_folder: 8 * FILES_PER_FOLDER_AT_FIRST,
         }
     }
 
@@ -103,6 +109,13 @@ impl<L> Work<L> {
             true => self.folders.push(node),
             false => self.files.push(node),
         }
+    }
+
+    /// Notes how many files the first batch of a folder brought. With 80 a folder on average, and now
+    /// 160: 70 + 20 = 90.
+    pub(super) fn note_folder(&mut self, files: usize) {
+        self.files_per_folder -= self.files_per_folder / 8;
+        self.files_per_folder += files;
     }
 
     pub(super) fn add_listing(&mut self, folder: Rc<Folder>, listing: L) {
@@ -174,9 +187,11 @@ impl<L> Work<L> {
         let open = self.listings.len() + self.running_folders + self.running_readings;
         let is_full = open >= allowed.folders.max(1);
         let is_crowded = is_full || allowed.is_scarce || self.listings.len() >= OPEN_LISTINGS_MAX;
+        // Folders on their way will bring files, too.
+        let expected = self.running_folders * self.files_per_folder / 8;
         let may_open = !is_full
             && match self.folders.len() < FOLDERS_WAITING_MAX {
-                true => self.files.len() < allowed.tasks,
+                true => self.files.len() + expected < 2 * allowed.tasks,
                 false => self.running_folders == 0,
             };
         if may_open
