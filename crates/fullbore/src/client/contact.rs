@@ -13,6 +13,7 @@ use super::proposal::Haste;
 use super::remembered::{Memory, Seen};
 use crate::config::fingerprint;
 use crate::config::ssh_config::{HostConfig, LogLevel};
+use crate::driver::random;
 
 /// How a host is reached.
 pub(super) enum Route {
@@ -106,6 +107,7 @@ impl Contact<'_> {
     }
 
     async fn attempt(&self, haste: Haste<'_>, seen: Option<&Seen>) -> Result<Made, Failed> {
+        random::prepare();
         let connection = start(self.host, self.context, self.way().await?, haste)?;
         // Its messages wait in the connection until they may go.
         let lane = match &self.first {

@@ -436,6 +436,10 @@ impl Driven for Task<'_> {
         self.state.closed.is_some()
     }
 
+    fn is_greeting(&self) -> bool {
+        !self.state.session.conn().is_authenticated()
+    }
+
     fn limit(&mut self) -> Option<&mut TokenBucket> {
         self.state.limit.as_mut()
     }

@@ -36,6 +36,10 @@ pub trait Driven {
     fn sent(&mut self, now: Instant, n: usize);
     /// Nothing will happen on this session any more, once `pending` has gone.
     fn is_finished(&self) -> bool;
+    /// The peer may have more to say once it knows that what it said has arrived.
+    fn is_greeting(&self) -> bool {
+        false
+    }
     /// The limit on bytes that the stream takes and brings, if there is one.
     fn limit(&mut self) -> Option<&mut TokenBucket> {
         None
@@ -208,6 +212,9 @@ impl Pump {
         match self.stream.poll_read(cx, &mut session.input_space()[..len]) {
             Poll::Pending => false,
             Poll::Ready(Ok(n)) if n > 0 => {
+                if session.is_greeting() {
+                    self.stream.acknowledge();
+                }
                 session.handle_input(now, n);
                 count(session, n);
                 true

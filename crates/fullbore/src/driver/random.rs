@@ -1,7 +1,18 @@
 //! The machine's secret randomness.
 
+use std::sync::Once;
+
 use aws_lc_rs::rand::SecureRandom as _;
 use fullbore_ssh::provider::SecureRandom;
+
+/// Has the generator seed itself on a thread of its own: the first use in a process collects entropy for
+/// tens of milliseconds, which a connection that is being made need not wait for.
+pub fn prepare() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        std::thread::spawn(|| SystemRandom::new().fill(&mut [0]));
+    });
+}
 
 /// Secret randomness from the operating system, through the library's generator.
 #[derive(Debug)]

@@ -121,6 +121,16 @@ impl Stream {
         }
     }
 
+    /// Has the kernel acknowledge what was read at once, not together with the next bytes or 40 ms later.
+    /// OpenSSH's server leaves Nagle's algorithm on until a session runs: its next message waits for
+    /// that. The kernel forgets it, so it is said again after each read.
+    pub fn acknowledge(&self) {
+        if let Self::Socket(duplex) = self {
+            // A socket that is none of TCP's has nothing to acknowledge.
+            let _ = rustix::net::sockopt::set_tcp_quickack(&duplex.0.get_ref().0, true);
+        }
+    }
+
     /// Writes once from `bytes`, which is not empty; returns how many were taken.
     pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
