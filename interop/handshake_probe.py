@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Near end of a link: runs each command of a list some times, and writes how long the fastest run of each took.
 
-    handshake_probe.py LIST.json FOUND.json        [{"name": ..., "command": [...], "forget": PATH or null}, ...]
+    handshake_probe.py LIST.json FOUND.json        [{"name": ..., "command": [...], "runs": N, "forget": PATH or null}, ...]
 """
 
 import json
@@ -9,8 +9,6 @@ import os
 import subprocess
 import sys
 import time
-
-RUNS = 4
 
 
 def seconds(command, forget):
@@ -26,6 +24,6 @@ def seconds(command, forget):
 
 with open(sys.argv[1]) as file:
     entries = json.load(file)
-found = {e["name"]: min(seconds(e["command"], e["forget"]) for _ in range(RUNS)) for e in entries}
+found = {e["name"]: min(seconds(e["command"], e["forget"]) for _ in range(e["runs"])) for e in entries}
 with open(sys.argv[2], "w") as file:
     json.dump(found, file)
