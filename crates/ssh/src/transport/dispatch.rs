@@ -43,7 +43,7 @@ impl Transport {
                     None => return Ok(false),
                 }
             }
-            if self.control.is_full() || self.host_key().is_some() {
+            if self.control.is_full() || self.host_key().is_some() || self.is_holding(now)? {
                 return Ok(false);
             }
             self.current = self.opener.open(self.rx.bytes_mut())?;

@@ -9,6 +9,7 @@
 //! ```
 //! Own packets change keys when own NEWKEYS is sealed, the peer's when its NEWKEYS is opened.
 
+use super::pace::{Held, Pace};
 use super::{Algorithms, Gate, HostKeyOffer, HostKeyVerified, Role, Session, Transport, ext_info};
 use crate::cipher::Suite;
 use crate::config::{KEX_BEFORE_AUTH_MAX, KEXINIT_BYTES_MAX};
@@ -38,6 +39,10 @@ pub(super) struct Exchange {
     pub(super) deadline: Option<Instant>,
     /// When the keys in force were agreed on.
     pub(super) last_done: Instant,
+    /// How often the peer may ask for an exchange.
+    pub(super) pace: Pace,
+    /// The KEXINIT of a peer that asks too often.
+    pub(super) held: Option<Held>,
     /// Exchanges that the peer's NEWKEYS ended.
     pub(super) done_count: u64,
     /// Exchanges that began.
@@ -98,6 +103,8 @@ impl Exchange {
             pending_send: None,
             deadline: None,
             last_done: now,
+            pace: Pace::new(now),
+            held: None,
             done_count: 0,
             count: 0,
             early_message: None,
@@ -176,6 +183,10 @@ impl Transport {
 
     /// The peer's KEXINIT.
     pub(super) fn on_kexinit(&mut self, now: Instant) -> Result<(), Error> {
+        let kexinit = self.payload().to_vec();
+        if kexinit.len() > KEXINIT_BYTES_MAX {
+            return Err(FieldError::StringTooLong.into());
+        }
         match self.exchange.step {
             Step::Idle if self.exchange.pending_send.is_some() => {
                 // Own NEWKEYS is still here, so the peer cannot be done with the exchange before.
@@ -184,6 +195,9 @@ impl Transport {
             Step::Idle => {
                 if !self.is_authenticated && self.exchange.count >= KEX_BEFORE_AUTH_MAX {
                     return Err(PeerMisbehaved::TooManyRequests.into());
+                }
+                if self.is_authenticated && self.hold_kexinit(now, &kexinit) {
+                    return Ok(());
                 }
                 self.start_exchange(now)?;
             }
@@ -195,10 +209,11 @@ impl Transport {
                 return Err(PeerMisbehaved::KexInitTwice.into());
             }
         }
-        let payload = self.payload().to_vec();
-        if payload.len() > KEXINIT_BYTES_MAX {
-            return Err(FieldError::StringTooLong.into());
-        }
+        self.answer_kexinit(kexinit)
+    }
+
+    /// Takes the peer's KEXINIT, own being queued.
+    pub(super) fn answer_kexinit(&mut self, payload: Vec<u8>) -> Result<(), Error> {
         let remote = KexInit::parse(&payload)?;
         let offer = self.role.offer();
         if self.exchange.count == 1 {

@@ -9,6 +9,7 @@ mod exchange;
 mod ext_info;
 mod host_key;
 mod loan;
+mod pace;
 #[cfg(test)]
 mod tests;
 mod transmit;
@@ -207,17 +208,17 @@ impl Transport {
         self.check_alive()
     }
 
-    /// The next deadline: of a key exchange, or of the keys' age.
+    /// The next deadline: of a key exchange, of the keys' age, or of an answer that is held back.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.error.is_some() {
             return None;
         }
-        let rekey = self.rekey_time();
-        match (self.exchange.deadline, rekey) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let held = self.exchange.held.as_ref().map(|held| held.until);
+        [self.exchange.deadline, self.rekey_time(), held]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// A deadline passed; an early call does nothing.
@@ -230,6 +231,9 @@ impl Transport {
             return;
         }
         self.rekey_if_due(now);
+        if let Err(error) = self.is_holding(now) {
+            self.fail(error);
+        }
     }
 
     /// Received bytes that were moved within the receive buffer so far.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::error::PeerMisbehaved;
 use crate::msg::SSH_MSG_KEXINIT;
+use crate::transport::pace::{REKEY_PERIOD, REKEYS_AT_ONCE};
 use std::time::Duration;
 
 #[test]
@@ -207,4 +208,69 @@ fn another_host_key_in_a_later_exchange_is_refused() {
     pair.client.transport.on_authenticated(NOW);
     pair.client.transport.rekey(NOW).expect("authenticated");
     assert_eq!(pair.run(), Err(PeerMisbehaved::HostKeyChanged.into()));
+}
+
+/// A pair whose client has asked for new keys once more than it may at one instant.
+fn impatient() -> Pair {
+    let mut pair = Pair::established(&quick());
+    for asked in 1..=u64::from(REKEYS_AT_ONCE) {
+        pair.client.transport.rekey(NOW).expect("authenticated");
+        pair.run().expect("both agree");
+        assert_eq!(pair.server.transport.key_exchange_count(), 1 + asked);
+    }
+    pair.client.transport.rekey(NOW).expect("authenticated");
+    pair.run().expect("both agree");
+    assert!(!pair.client.transport.may_send());
+    pair
+}
+
+fn exchange_counts(pair: &Pair) -> [u64; 2] {
+    [&pair.client, &pair.server].map(|end| end.transport.key_exchange_count())
+}
+
+#[test]
+fn who_asks_for_new_keys_all_the_time_is_answered_later() {
+    let mut pair = impatient();
+    let before = exchange_counts(&pair);
+    // Own data goes on, and so does what the peer sent before it asked.
+    pair.server.send(&data(10, 1));
+    pair.run().expect("both agree");
+    assert_eq!(pair.client.received.len(), 1);
+    let until = NOW + REKEY_PERIOD;
+    assert_eq!(pair.server.transport.poll_timeout(), Some(until));
+    let early = NOW + (REKEY_PERIOD - Duration::from_nanos(1));
+    pair.server.transport.handle_timeout(early);
+    pair.run().expect("both agree");
+    assert_eq!(exchange_counts(&pair), before);
+    pair.server.transport.handle_timeout(until);
+    pair.run().expect("both agree");
+    assert_eq!(exchange_counts(&pair), before.map(|count| count + 1));
+    pair.client.send(&data(10, 1));
+    pair.run().expect("both agree");
+    assert_eq!(pair.server.received.len(), 1);
+}
+
+#[test]
+fn an_own_exchange_answers_the_one_that_is_held_back() {
+    let mut pair = impatient();
+    let before = exchange_counts(&pair);
+    pair.server.transport.rekey(NOW).expect("authenticated");
+    pair.server.pump().expect("nothing came");
+    pair.run().expect("both agree");
+    assert_eq!(exchange_counts(&pair), before.map(|count| count + 1));
+}
+
+#[test]
+fn who_asks_for_new_keys_after_a_quarter_of_a_mib_is_never_kept_waiting() {
+    let mut pair = Pair::established(&quick());
+    for round in 1..=3 * u64::from(REKEYS_AT_ONCE) {
+        for _ in 0..8 {
+            pair.client.send(&data(32 << 10, 1));
+            pair.run().expect("both agree");
+            pair.server.received.clear();
+        }
+        pair.client.transport.rekey(NOW).expect("authenticated");
+        pair.run().expect("both agree");
+        assert_eq!(exchange_counts(&pair), [1 + round; 2]);
+    }
 }
