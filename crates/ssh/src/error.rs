@@ -7,6 +7,7 @@ use crate::msg::DisconnectReason;
 use crate::wire::FieldError;
 use fullbore_base::escape_for_display;
 use std::fmt;
+use std::time::Duration;
 
 /// Why a connection is over, or why a call was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -209,7 +210,10 @@ pub enum Closed {
         why: String,
     },
     /// The peer did not finish a key exchange in time.
-    KexTimeout,
+    KexTimeout {
+        /// How long it was waited for.
+        after: Duration,
+    },
     /// The peer did not answer keepalives in time.
     KeepaliveTimeout,
     /// Authentication was not done in time.
@@ -233,7 +237,7 @@ impl Error {
             Self::PeerIncompatible(_) | Self::ApiMisuse(_) => Origin::Local,
             Self::Closed(closed) => match closed {
                 Closed::ByPeer { .. } | Closed::Eof => Origin::Remote,
-                Closed::KexTimeout | Closed::KeepaliveTimeout | Closed::LoginTimeout => {
+                Closed::KexTimeout { .. } | Closed::KeepaliveTimeout | Closed::LoginTimeout => {
                     Origin::Remote
                 }
                 Closed::ByUs { .. } | Closed::HostKeyRejected { .. } => Origin::Local,
@@ -391,7 +395,9 @@ impl Closed {
             Self::ByPeer { .. } | Self::Eof => None,
             Self::ByUs { reason, .. } => Some(*reason),
             Self::HostKeyRejected { .. } => Some(DisconnectReason::HostKeyNotVerifiable),
-            Self::KexTimeout | Self::Crypto { .. } => Some(DisconnectReason::KeyExchangeFailed),
+            Self::KexTimeout { .. } | Self::Crypto { .. } => {
+                Some(DisconnectReason::KeyExchangeFailed)
+            }
             Self::KeepaliveTimeout | Self::LoginTimeout => Some(DisconnectReason::ConnectionLost),
             Self::AuthFailed => Some(DisconnectReason::NoMoreAuthMethodsAvailable),
         }
@@ -442,7 +448,13 @@ impl fmt::Display for Closed {
             Self::ByUs { description, .. } => write!(f, "disconnected: {description}"),
             Self::Eof => f.write_str("the peer closed the connection"),
             Self::HostKeyRejected { why } => write!(f, "the host key was refused: {why}"),
-            Self::KexTimeout => f.write_str("the peer did not finish the key exchange in time"),
+            Self::KexTimeout { after } => {
+                let seconds = after.as_secs_f64();
+                write!(
+                    f,
+                    "the peer did not finish the key exchange within {seconds} s"
+                )
+            }
             Self::KeepaliveTimeout => f.write_str("the peer does not answer"),
             Self::LoginTimeout => f.write_str("authentication was not done in time"),
             Self::AuthFailed => f.write_str("no authentication method is left to try"),
@@ -571,7 +583,9 @@ mod tests {
             (Closed::Eof, None, Origin::Remote),
             (rejected, Some(R::HostKeyNotVerifiable), Origin::Local),
             (
-                Closed::KexTimeout,
+                Closed::KexTimeout {
+                    after: Duration::from_secs(9),
+                },
                 Some(R::KeyExchangeFailed),
                 Origin::Remote,
             ),

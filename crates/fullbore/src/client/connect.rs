@@ -23,6 +23,7 @@ use super::error::Error;
 use super::host_key::Trust;
 use super::host_keys;
 use super::login::{LoggedIn, Login};
+use super::patience::connect_timeout;
 use super::proposal::{Haste, client_config, own_profiles};
 use super::remembered::Seen;
 use super::sftp::Sftp;
@@ -310,7 +311,7 @@ async fn dial_host(host: &HostConfig, context: &Context) -> Result<Way, Error> {
             AddressFamily::Inet => Family::V4,
             AddressFamily::Inet6 => Family::V6,
         },
-        timeout: options.connect_timeout.map(Duration::from_secs),
+        timeout: Some(connect_timeout(host)),
         socket: SocketOptions {
             bind,
             interface: options.bind_interface.clone(),

@@ -197,7 +197,7 @@ impl State {
             };
             let is_silent = matches!(
                 conn.error(),
-                Some(SshError::Closed(Closed::Eof | Closed::KexTimeout))
+                Some(SshError::Closed(Closed::Eof | Closed::KexTimeout { .. }))
             );
             if is_silent && conn.remote_version().is_empty() {
                 why.push_str("; no SSH server has spoken there: is the port right?");

@@ -12,6 +12,7 @@ use super::core::Core;
 use super::error::Error;
 use super::host_key::{self, Trust};
 use super::keys::{Candidate, Candidates, Holder, is_accepted};
+use super::patience::login_answer_timeout;
 use crate::config::ssh_config::{HostConfig, LogLevel};
 use crate::config::text::escape_for_display;
 
@@ -96,11 +97,7 @@ impl<'a> Login<'a> {
     /// Runs until the user is in; returns how that came about.
     pub(super) async fn run(mut self) -> Result<LoggedIn, Error> {
         loop {
-            let event = self
-                .core
-                .news()
-                .await
-                .map_err(|error| self.explain(error))?;
+            let event = self.next_news().await?;
             match event {
                 Event::HostKey => {
                     self.trust = host_key::check(self.core, self.host, self.context).await?;
@@ -114,6 +111,21 @@ impl<'a> Login<'a> {
                 _ => {}
             }
         }
+    }
+
+    /// What the server says next. A person's part is over by the time it is waited for.
+    async fn next_news(&self) -> Result<Event, Error> {
+        let patience = login_answer_timeout(self.host);
+        let error = match tokio::time::timeout(patience, self.core.news()).await {
+            Ok(Ok(event)) => return Ok(event),
+            Ok(Err(error)) => error,
+            Err(_) => {
+                let (peer, seconds) = (&self.core.peer, patience.as_secs());
+                let text = format!("{peer}: no answer to the login within {seconds} s");
+                Error::Connect(text.into())
+            }
+        };
+        Err(self.explain(error))
     }
 
     fn logged_in(self) -> LoggedIn {

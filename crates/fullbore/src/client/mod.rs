@@ -21,6 +21,7 @@ mod keys;
 mod lane;
 mod login;
 mod milestones;
+mod patience;
 mod proposal;
 mod reconnect;
 mod remembered;

@@ -28,6 +28,7 @@ use fullbore_ssh::packet::Compression;
 use super::connect::Context;
 use super::error::Error;
 use super::host_key::is_short_rsa;
+use super::patience::connect_timeout;
 use super::remembered::Seen;
 use crate::config::known_hosts::{
     HostName, KnownHosts, KnownTypes, Marker, order_host_key_algorithms,
@@ -125,9 +126,7 @@ fn transport_config(
         macs: chosen("MACs", &algorithms.macs, Mac::from_name)?,
         compression,
         rekey,
-        kex_timeout: options
-            .connect_timeout
-            .map_or(defaults.kex_timeout, Duration::from_secs),
+        kex_timeout: connect_timeout(host),
         ..defaults
     })
 }

@@ -227,7 +227,8 @@ impl Transport {
             return;
         }
         if self.exchange.deadline.is_some_and(|at| at <= now) {
-            self.fail(Closed::KexTimeout.into());
+            let after = self.role.transport().kex_timeout;
+            self.fail(Closed::KexTimeout { after }.into());
             return;
         }
         self.rekey_if_due(now);

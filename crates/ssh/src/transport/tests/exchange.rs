@@ -255,7 +255,8 @@ fn a_slow_exchange_times_out_at_its_deadline_and_not_before() {
     client.handle_timeout(Instant::from_nanos(deadline.as_nanos() - 1));
     assert_eq!(client.error(), None);
     client.handle_timeout(deadline);
-    assert_eq!(client.error(), Some(&Closed::KexTimeout.into()));
+    let after = quick().kex_timeout;
+    assert_eq!(client.error(), Some(&Closed::KexTimeout { after }.into()));
     assert_eq!(client.poll_timeout(), None);
 }
 

@@ -1,0 +1,97 @@
+//! Servers that say nothing while a connection is made: how long they are waited for, and what is said then.
+//! In virtual time.
+
+#![allow(clippy::unwrap_used)]
+
+#[allow(dead_code)]
+mod simulated;
+#[allow(dead_code)]
+mod support;
+
+use std::time::Duration;
+
+use fullbore::client::{Error, connect, connect_over};
+use fullbore::driver::stream::Stream;
+use fullbore_base::{Instant, Rate};
+use fullbore_ssh::config::ServerConfig;
+
+use simulated::stream::SimulatedStream;
+use simulated::{Files, ServerEnd};
+use support::{Folder, Script, context, host, make_key};
+
+/// Runs `future` on a runtime whose clock only moves when nothing else does.
+fn in_virtual_time<R>(future: impl Future<Output = R>) -> R {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, future)
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Connects to a port where nobody ever speaks: what is said, and after how long.
+fn silence(options: &[&str]) -> (String, Duration) {
+    let folder = Folder::new("silence");
+    make_key(&folder, "user");
+    in_virtual_time(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let host = host(&folder, port, options);
+        let started = tokio::time::Instant::now();
+        let error = connect(&host, &context(&Script::default())).await;
+        (error.unwrap_err().to_string(), started.elapsed())
+    })
+}
+
+#[test]
+fn a_port_where_nobody_speaks_is_given_up_after_a_minute() {
+    let (text, took) = silence(&[]);
+    assert!(text.contains("within 60 s"), "{text}");
+    assert!(text.contains("is the port right?"), "{text}");
+    assert!((seconds(60)..seconds(61)).contains(&took), "{took:?}");
+}
+
+#[test]
+fn connect_timeout_says_how_long() {
+    let (text, took) = silence(&["ConnectTimeout=7"]);
+    assert!(text.contains("within 7 s"), "{text}");
+    assert!((seconds(7)..seconds(8)).contains(&took), "{took:?}");
+    let (text, _) = silence(&["ConnectTimeout=300"]);
+    assert!(text.contains("within 300 s"), "{text}");
+}
+
+/// Logs in at a server that answers the login so long after the start.
+fn login_answered_after(time: Duration, options: &[&str]) -> Result<(), Error> {
+    let folder = Folder::new("late");
+    make_key(&folder, "user");
+    in_virtual_time(async {
+        let context = context(&Script::default());
+        let files = Files::new(&folder.0);
+        let mut config = ServerConfig::default();
+        config.connection.login_timeout = None;
+        let mut server = ServerEnd::new(config, 1, files);
+        server.opens_at = Instant::ZERO + time;
+        let rate = Rate::from_bits_per_sec(1_000_000_000);
+        let stream = SimulatedStream::new(context.clock, Duration::from_millis(10), rate, server);
+        let host = host(&folder, 22, options);
+        let stream = Stream::Tunnel(Box::new(stream));
+        connect_over(&host, &context, stream).await.map(drop)
+    })
+}
+
+#[test]
+fn a_login_that_is_not_answered_is_given_up_and_a_late_answer_is_taken() {
+    login_answered_after(seconds(170), &[]).unwrap();
+    let text = login_answered_after(seconds(200), &[])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        text.contains("no answer to the login within 180 s"),
+        "{text}"
+    );
+    login_answered_after(seconds(200), &["ConnectTimeout=300"]).unwrap();
+}
