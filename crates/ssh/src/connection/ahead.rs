@@ -82,7 +82,7 @@ impl Connection {
     /// Whether something was sent ahead that the server has neither confirmed nor refused.
     #[must_use]
     pub fn is_ahead_of_consent(&self) -> bool {
-        let mut slots = self.table.slots().into_iter();
+        let mut slots = self.table.slots();
         slots.any(|slot| {
             let channel = self.table.at(slot);
             channel.is_some_and(|c| c.output.early.is_some())

@@ -120,7 +120,8 @@ impl Connection {
             return Ok(Turn::Over);
         };
         let is_eager = channel.output.is_eager;
-        if !self.is_authenticated() && !(is_eager && self.may_precede_success()) {
+        let may_go = self.is_authenticated() || is_eager && self.may_precede_success();
+        if !may_go {
             return Ok(Turn::Over);
         }
         if channel.output.opening.is_some() && !self.send_opening(slot, out)? {
