@@ -67,7 +67,7 @@ impl Core {
             was_asked: Cell::new(false),
             state: RefCell::new(State {
                 session,
-                watch: Watch::new(lanes.disk()),
+                watch: Watch::new(clock, lanes.disk()),
                 lanes,
                 plain: BTreeMap::new(),
                 limit: None,

@@ -11,6 +11,7 @@ use fullbore_base::Instant;
 
 use super::core::State;
 use super::milestones::Milestones;
+use crate::driver::clock::Clock;
 use crate::driver::pump::Pump;
 use crate::driver::stream::Stream;
 use crate::driver::thread_clock::ThreadClock;
@@ -25,6 +26,7 @@ pub(super) struct Watch {
     wait: Wait,
     /// Since when something has been awaited without a break.
     awaited_since: Instant,
+    /// None where time is not this machine's.
     thread: Option<ThreadClock>,
     disk: Rc<Cell<DiskTimes>>,
     pub(super) milestones: Milestones,
@@ -35,13 +37,14 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(disk: Rc<Cell<DiskTimes>>) -> Self {
+    /// On the thread that the connection's task runs on.
+    pub(super) fn new(clock: Clock, disk: Rc<Cell<DiskTimes>>) -> Self {
         Self {
             meter: Meter::default(),
             waits: Waits::default(),
             wait: Wait::Idle,
             awaited_since: Instant::ZERO,
-            thread: None,
+            thread: (!clock.is_virtual()).then(ThreadClock::here),
             disk,
             milestones: Milestones::default(),
             pinging: Vec::new(),
@@ -142,9 +145,8 @@ impl State {
     }
 
     fn sample(&mut self, now: Instant, stream: &Stream) -> Sample {
-        let thread = self.watch.thread.get_or_insert_with(ThreadClock::here);
-        let thread = thread.read();
-        let lanes = self.watch.lanes.facts(&self.session);
+        let thread = self.watch.thread.as_ref().map(ThreadClock::read);
+        let lanes = self.watch.lanes.facts(now, &self.session);
         let conn = self.session.conn();
         let stats = conn.stats();
         let heard = conn.last_input().max(self.watch.awaited_since);
@@ -152,8 +154,9 @@ impl State {
             at: now,
             waits: self.watch.waits.times(now),
             requests_waited: self.watch.waits.requests_waited(now),
-            thread,
+            thread: thread.unwrap_or_default(),
             disk: self.watch.disk.get(),
+            budget_limited: conn.budget_limited_total(now),
             sent: stats.channel_bytes_sent,
             received: stats.channel_bytes_received,
             rtt: conn.rtt(),

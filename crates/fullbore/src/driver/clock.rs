@@ -8,6 +8,7 @@ use fullbore_base::Instant;
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     epoch: tokio::time::Instant,
+    is_virtual: bool,
 }
 
 impl Clock {
@@ -16,7 +17,23 @@ impl Clock {
     pub fn start() -> Self {
         Self {
             epoch: tokio::time::Instant::now(),
+            is_virtual: false,
         }
+    }
+
+    /// The same for a runtime whose time is paused: processor time is not held against it.
+    #[must_use]
+    pub fn start_virtual() -> Self {
+        Self {
+            is_virtual: true,
+            ..Self::start()
+        }
+    }
+
+    /// Whether time is not this machine's.
+    #[must_use]
+    pub const fn is_virtual(&self) -> bool {
+        self.is_virtual
     }
 
     /// The time now.

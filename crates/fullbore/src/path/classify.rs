@@ -19,6 +19,9 @@ const TURNAROUND_SLACK: Duration = Duration::from_millis(1);
 const USED_UP_NUMERATOR: u64 = 4;
 const USED_UP_DENOMINATOR: u64 = 3;
 
+/// Share of an interval, its inverse, in which a budget that was spent counts as the reason for a window.
+const BUDGET_SHARE: u32 = 10;
+
 /// Bytes in front of an answer to a ping that tell of a full socket at the far end. Chosen: more than
 /// two packets of 32 KiB, less than the 128 KiB that OpenSSH queues in front of a socket that takes no
 /// more.
@@ -282,9 +285,13 @@ impl<'a> Between<'a> {
     fn download_limit(&self) -> Limit {
         let lanes = &self.after.lanes;
         if self.is_used_up(lanes.local_window) {
+            let starved = self
+                .after
+                .budget_limited
+                .saturating_sub(self.before.budget_limited);
             return Limit::CreditBudget {
                 window: lanes.local_window,
-                is_budget_spent: lanes.is_budget_spent,
+                is_budget_spent: starved * BUDGET_SHARE >= self.elapsed,
                 flow: self.flow,
             };
         }

@@ -1,5 +1,6 @@
 //! What a session's lanes say about themselves.
 
+use fullbore_base::Instant;
 use fullbore_ssh::ChannelId;
 
 use super::sample::LaneFacts;
@@ -57,7 +58,7 @@ pub struct LaneCounts {
 
 impl LaneCounts {
     /// The facts now. O(lanes).
-    pub fn facts(&mut self, session: &ClientSession) -> LaneFacts {
+    pub fn facts(&mut self, now: Instant, session: &ClientSession) -> LaneFacts {
         self.count_closed(session);
         let conn = session.conn();
         let mut facts = LaneFacts {
@@ -72,7 +73,9 @@ impl LaneCounts {
             }
             facts.busy += 1;
             facts.remote_window += u64::from(conn.remote_window_peak(ch));
-            facts.local_window += u64::from(conn.local_window(ch));
+            let windows = conn.channel_windows(now, ch).unwrap_or_default();
+            facts.local_window +=
+                u64::from(windows.local_outstanding) + u64::from(windows.local_unread);
             facts.outstanding_bytes += client.outstanding_bytes();
             facts.outstanding_bytes_max += client.outstanding_bytes_max();
             facts.outstanding_count += count;

@@ -68,39 +68,39 @@ impl Interval {
 /// What limited during a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// For each limit that held: how long, and its evidence from the last interval in which it came
-    /// first, or else in which it held.
+    /// For each limit that held: how long, and its evidence from the interval in which it held longest,
+    /// the last of about equal ones.
     held: Vec<Held>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Held {
     limit: Limit,
-    /// It came first in the interval that its evidence is of.
-    was_first: bool,
+    /// Time in the interval that its evidence is of.
+    longest: Duration,
     time: Duration,
 }
 
+/// What comes within a twentieth counts as equal.
+const ABOUT_EQUAL: (u32, u32) = (20, 19);
+
 impl Totals {
     fn add(&mut self, shares: &Shares) {
-        let first = shares.first().kind();
+        let (whole, nearly) = ABOUT_EQUAL;
         for &(limit, time) in shares.iter() {
-            let was_first = limit.kind() == first;
-            let known = self
-                .held
-                .iter_mut()
-                .find(|held| held.limit.kind() == limit.kind());
+            let kind = limit.kind();
+            let known = self.held.iter_mut().find(|held| held.limit.kind() == kind);
             match known {
                 Some(held) => {
                     held.time += time;
-                    if was_first || !held.was_first {
+                    if time * whole >= held.longest * nearly {
                         held.limit = limit;
-                        held.was_first = was_first;
+                        held.longest = held.longest.max(time);
                     }
                 }
                 None => self.held.push(Held {
                     limit,
-                    was_first,
+                    longest: time,
                     time,
                 }),
             }

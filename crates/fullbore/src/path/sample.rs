@@ -34,8 +34,6 @@ pub struct LaneFacts {
     pub remote_window: u64,
     /// What we let the peer have in flight on them, together.
     pub local_window: u64,
-    /// That is less than the path wants, because all channels of the process share a budget.
-    pub is_budget_spent: bool,
     /// Bytes of READs and WRITEs without a reply.
     pub outstanding_bytes: u64,
     /// How many there may be.
@@ -59,6 +57,8 @@ pub struct Sample {
     pub thread: ThreadTimes,
     /// Its files.
     pub disk: DiskTimes,
+    /// Time that channels were due credit which their connection's share did not have.
+    pub budget_limited: Duration,
     /// Bytes of channels sent.
     pub sent: u64,
     /// Bytes of channels received.

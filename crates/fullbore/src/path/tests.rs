@@ -170,7 +170,7 @@ fn a_download_that_uses_its_window_up_each_round_trip_is_limited_by_it() {
     let of = |rate: u64| {
         download(rate, |sample| {
             sample.lanes.local_window = 4 << 20;
-            sample.lanes.is_budget_spent = true;
+            sample.budget_limited += ms(100);
             sample.lanes.replies += 320;
         })
     };
@@ -397,7 +397,7 @@ fn what_is_shown_changes_when_it_has_changed_not_when_it_wavers() {
 }
 
 #[test]
-fn totals_name_what_held_longest_with_the_evidence_of_the_interval_it_came_first_in() {
+fn totals_name_what_held_longest_with_the_evidence_of_its_longest_interval() {
     let mut meter = Meter::default();
     let mut sample = start();
     meter.on_sample(sample);
