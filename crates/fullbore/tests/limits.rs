@@ -21,6 +21,7 @@ use fullbore_base::{Instant, Rate};
 use fullbore_sftp::proto::{Attrs, OpenFlags};
 use fullbore_sim::Endpoint;
 use fullbore_ssh::config::ServerConfig;
+use fullbore_testkit::device;
 
 use simulated::stream::SimulatedStream;
 use simulated::{Files, ServerEnd};
@@ -131,12 +132,12 @@ struct Content {
 
 impl FileIo for Content {
     fn read_at(&self, _: u64, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        std::thread::sleep(self.read);
+        device::seek(self.read);
         Ok(slices.iter().map(|slice| slice.len()).sum())
     }
 
     fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
-        std::thread::sleep(self.write);
+        device::seek(self.write);
         Ok(())
     }
 }

@@ -4,6 +4,7 @@
 //! Only ever a dev-dependency. Everything here panics where it cannot do its work: the test fails.
 //! Does not own simulated networks and peers (`fullbore-sim`).
 
+pub mod device;
 mod folder;
 mod openssh;
 mod seed;

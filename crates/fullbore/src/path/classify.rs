@@ -19,6 +19,10 @@ const TURNAROUND_SLACK: Duration = Duration::from_millis(1);
 const USED_UP_NUMERATOR: u64 = 4;
 const USED_UP_DENOMINATOR: u64 = 3;
 
+/// The kernel counts what its own structures take into a send buffer: about every other byte is left
+/// for data (socket(7), `SO_SNDBUF`).
+const BUFFER_OVERHEAD: u64 = 2;
+
 /// Share of an interval, its inverse, in which a budget that was spent counts as the reason for a window.
 const BUDGET_SHARE: u32 = 10;
 
@@ -213,12 +217,28 @@ impl<'a> Between<'a> {
         let closed = share_of(time, since(|tcp| tcp.rwnd_limited), busy);
         let small = share_of(time, since(|tcp| tcp.sndbuf_limited), busy).min(time - closed);
         shares.add(self.closed_window(), closed);
-        let buffer = Limit::SendBuffer {
+        shares.add(self.send_buffer(), small);
+        shares.add(self.socket_rest(), time - closed - small);
+    }
+
+    /// What the kernel does not account for itself. Congestion control that measures the rate (BBR)
+    /// paces at what a window lets through: the window is behind that as well.
+    fn socket_rest(&self) -> Limit {
+        let buffer = self.after.send_buffer.map(|bytes| bytes / BUFFER_OVERHEAD);
+        if self.is_used_up(self.peaks.snd_wnd) {
+            self.closed_window()
+        } else if self.is_used_up(buffer.unwrap_or(0)) {
+            self.send_buffer()
+        } else {
+            self.congestion()
+        }
+    }
+
+    fn send_buffer(&self) -> Limit {
+        Limit::SendBuffer {
             bytes: self.after.send_buffer,
             flow: self.flow,
-        };
-        shares.add(buffer, small);
-        shares.add(self.congestion(), time - closed - small);
+        }
     }
 
     /// The peer's TCP window is closed. One that could hold twice what is in flight is closed because

@@ -247,12 +247,12 @@ fn a_download_whose_rate_still_grows_waits_for_tcp_to_find_the_path_s() {
 #[test]
 fn a_blocked_socket_is_split_by_what_the_kernel_waited_for() {
     let of = |receiver: u64, buffer: u64| {
-        upload(40_000_000, Wait::Socket, |sample| {
+        upload(20_000_000, Wait::Socket, |sample| {
             tcp(sample).busy = Some(ms(1000));
             tcp(sample).rwnd_limited = Some(ms(receiver));
             tcp(sample).sndbuf_limited = Some(ms(buffer));
-            tcp(sample).bytes_sent = Some(40_000_000);
-            tcp(sample).bytes_retrans = Some(400_000);
+            tcp(sample).bytes_sent = Some(20_000_000);
+            tcp(sample).bytes_retrans = Some(200_000);
         })
     };
     assert_eq!(of(900, 50).kind(), LimitKind::TcpReceiveWindow);
@@ -263,6 +263,29 @@ fn a_blocked_socket_is_split_by_what_the_kernel_waited_for() {
     // Just more than half goes first.
     assert_eq!(of(501, 0).kind(), LimitKind::TcpReceiveWindow);
     assert_eq!(of(499, 0).kind(), LimitKind::TcpCongestion);
+}
+
+#[test]
+fn a_window_or_buffer_that_is_used_up_each_round_trip_is_behind_the_rest_too() {
+    // 1 MB per 200 ms.
+    let of = |window: u32, buffer: u64| {
+        let mut before = start();
+        tcp(&mut before).snd_wnd = Some(window);
+        before.send_buffer = Some(buffer);
+        let after = later(&before, Wait::Socket, |sample| {
+            sample.sent += 5_000_000;
+            tcp(sample).busy = Some(ms(1000));
+            tcp(sample).rwnd_limited = Some(ms(300));
+        });
+        let mut meter = Meter::default();
+        meter.on_sample(before);
+        meter.on_sample(after);
+        meter.latest().expect("ended").first.kind()
+    };
+    assert_eq!(of(1_333_000, 64 << 20), LimitKind::TcpReceiveWindow);
+    assert_eq!(of(1_334_000, 64 << 20), LimitKind::TcpCongestion);
+    assert_eq!(of(8 << 20, 2_660_000), LimitKind::SendBuffer);
+    assert_eq!(of(8 << 20, 2_680_000), LimitKind::TcpCongestion);
 }
 
 #[test]

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use fullbore_base::Instant;
 
-/// Lets so many bytes a second pass, with bursts of a tenth of a second.
+/// Lets so many bytes a second pass, with bursts of a tenth of a second. Once it is empty, nothing passes
+/// until a hundredth of a second's worth has come together: bytes move in blocks, not one by one.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     bytes_per_second: u64,
     /// Bytes that may pass now; below zero after a block that was longer than what was left.
     tokens: i128,
     refilled: Instant,
+    is_empty: bool,
 }
 
 impl TokenBucket {
@@ -22,6 +24,7 @@ impl TokenBucket {
             bytes_per_second,
             tokens: i128::from(Self::burst(bytes_per_second)),
             refilled: now,
+            is_empty: false,
         }
     }
 
@@ -35,6 +38,11 @@ impl TokenBucket {
         (bytes_per_second / 10).max(1)
     }
 
+    /// What passes at least when it was empty.
+    fn block(&self) -> i128 {
+        i128::from((self.bytes_per_second / 100).max(1))
+    }
+
     /// Bytes that may pass now.
     #[must_use]
     pub fn room(&mut self, now: Instant) -> u64 {
@@ -45,21 +53,26 @@ impl TokenBucket {
             self.tokens = (self.tokens + earned).min(burst);
             self.refilled = now;
         }
-        u64::try_from(self.tokens).unwrap_or(0)
+        self.is_empty &= self.tokens < self.block();
+        match self.is_empty {
+            true => 0,
+            false => u64::try_from(self.tokens).unwrap_or(0),
+        }
     }
 
     /// Notes that `bytes` have passed; may be more than there was room for.
     pub fn take(&mut self, bytes: u64) {
         self.tokens -= i128::from(bytes);
+        self.is_empty |= self.tokens <= 0;
     }
 
     /// When there is room again; `None` if there is some.
     #[must_use]
     pub fn wait(&self) -> Option<Instant> {
-        if self.tokens > 0 {
+        if !self.is_empty {
             return None;
         }
-        let missing = (1 - self.tokens) as u128;
+        let missing = (self.block() - self.tokens).max(0) as u128;
         let nanos = missing * 1_000_000_000 / u128::from(self.bytes_per_second) + 1;
         Some(self.refilled + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
     }
@@ -68,6 +81,22 @@ impl TokenBucket {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_empty_passes_blocks() {
+        // 1 MB a second: blocks of 10 kB.
+        let mut bucket = TokenBucket::new(8_000, Instant::ZERO);
+        let room = bucket.room(Instant::ZERO);
+        assert_eq!(room, 100_000);
+        bucket.take(room);
+        let at = bucket.wait().expect("empty");
+        let nearly = Instant::from_nanos(at.as_nanos() - 10_000);
+        assert_eq!(bucket.room(nearly), 0);
+        assert!(bucket.room(at) >= 10_000);
+        assert_eq!(bucket.wait(), None);
+        bucket.take(9_000);
+        assert!(bucket.room(at) >= 1_000, "not empty yet");
+    }
 
     #[test]
     fn passes_what_it_promises_over_time() {
