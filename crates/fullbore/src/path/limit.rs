@@ -322,7 +322,11 @@ impl Limit {
             return Vec::new();
         };
         let lost = f64::from(lost_ppm) / 1e6;
-        let mut list = vec![end_of(end), ("lost", Evidence::Number(lost))];
+        let key = match end {
+            End::Local => "lost",
+            End::Remote => "out_of_order",
+        };
+        let mut list = vec![end_of(end), (key, Evidence::Number(lost))];
         list.extend(cwnd.map(|cwnd| bytes("cwnd_bytes", cwnd)));
         list.extend(delivery_rate.map(|rate| bytes("delivery_bytes_per_second", rate)));
         list.extend(min_rtt.map(|rtt| time_ms("min_rtt_ms", rtt)));
@@ -492,9 +496,13 @@ fn write_congestion(
         return write!(f, "{what}: {flow}, nothing lost");
     }
     let percent = f64::from(lost_ppm) / 1e4;
+    let what = match end {
+        End::Local => "lost",
+        End::Remote => "out of order",
+    };
     write!(
         f,
-        "the path and TCP's congestion control: {flow}, {percent:.2}% lost"
+        "the path and TCP's congestion control: {flow}, {percent:.2}% {what}"
     )
 }
 

@@ -219,7 +219,7 @@ fn a_download_whose_bytes_queue_on_the_way_is_limited_by_the_path() {
         tcp(sample).rcv_ooopack = Some(69);
     });
     assert_eq!(lossy.kind(), LimitKind::TcpCongestion);
-    assert!(lossy.to_string().contains("1.00% lost"), "{lossy}");
+    assert!(lossy.to_string().contains("1.00% out of order"), "{lossy}");
     let queued = slow(|sample| tcp(sample).rtt = ms(260));
     assert_eq!(queued.kind(), LimitKind::TcpCongestion);
     // 10 ms late: 100 kB were in front of the pong. 9 ms: 90 kB.
@@ -247,12 +247,12 @@ fn a_download_whose_rate_still_grows_waits_for_tcp_to_find_the_path_s() {
 #[test]
 fn a_blocked_socket_is_split_by_what_the_kernel_waited_for() {
     let of = |receiver: u64, buffer: u64| {
-        upload(20_000_000, Wait::Socket, |sample| {
+        upload(25_000_000, Wait::Socket, |sample| {
             tcp(sample).busy = Some(ms(1000));
             tcp(sample).rwnd_limited = Some(ms(receiver));
             tcp(sample).sndbuf_limited = Some(ms(buffer));
-            tcp(sample).bytes_sent = Some(20_000_000);
-            tcp(sample).bytes_retrans = Some(200_000);
+            tcp(sample).bytes_sent = Some(25_000_000);
+            tcp(sample).bytes_retrans = Some(250_000);
         })
     };
     assert_eq!(of(900, 50).kind(), LimitKind::TcpReceiveWindow);
