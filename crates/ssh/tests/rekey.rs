@@ -7,7 +7,7 @@ mod common;
 use common::apps::{Ask, Flow};
 use common::*;
 use fullbore_base::Instant;
-use fullbore_sim::{Pair, PairConfig};
+use fullbore_sim::{Pair, PairConfig, Stop};
 use fullbore_ssh::cipher::{Cipher, Mac};
 use fullbore_ssh::packet::Compression;
 use fullbore_ssh::{Connection, Event};
@@ -64,6 +64,82 @@ fn data_flows_both_ways_through_rekeys_of_either_side_and_both() {
         let count = exchanges(seed, client, server, 16 * MIB);
         // 32 MiB each way, a rekey after each in either direction.
         assert!((16..=80).contains(&count), "{count} exchanges");
+    }
+}
+
+/// The longest time in which no byte of a steady flow arrives, in legs (a leg is one way), with keys replaced
+/// after each MiB by the client or the server. On a path without a limit of rate nothing else takes time.
+fn longest_stall(is_up: bool, by_client: bool) -> f64 {
+    const TOTAL: u64 = 32 * MIB;
+    let leg = Duration::from_millis(20);
+    let (mut client, mut server) = (client_config(), server_config());
+    let limits = if by_client {
+        &mut client.transport
+    } else {
+        &mut server.transport
+    };
+    limits.rekey.bytes = MIB;
+    // As much as flows: no window stalls anything.
+    client.connection.local_window = Some(64 << 20);
+    server.connection.local_window = Some(64 << 20);
+    let (down, up) = if is_up { (0, TOTAL) } else { (TOTAL, 0) };
+    let plan = (Ask::Exec(format!("flow {down} 1")), Flow::new(up));
+    let app = Client::new(vec![key_attempt(2, true)], vec![plan]);
+    let path = PairConfig {
+        delay: leg,
+        cuts: false,
+        ..network(seed(28))
+    };
+    let mut pair = pair(
+        path,
+        (client, app),
+        (server, Server::new(welcome)),
+        300 << 10,
+    );
+    let received = |pair: &TestPair| {
+        let end = if is_up { &pair.b.conn } else { &pair.a.conn };
+        end.stats().channel_bytes_received
+    };
+    let (mut longest, mut last) = (Duration::ZERO, None);
+    let stop = pair.run(
+        Instant::ZERO + Duration::from_secs(100),
+        |pair| received(pair) == TOTAL,
+        |pair| {
+            let (bytes, now) = (received(pair), pair.now());
+            match last {
+                Some((before, _)) if bytes == before => {}
+                Some((_, at)) => {
+                    longest = longest.max(now - at);
+                    last = Some((bytes, now));
+                }
+                // Behind what is sent ahead of the login's success.
+                None if bytes > MIB / 2 => last = Some((bytes, now)),
+                None => {}
+            }
+        },
+    );
+    assert_eq!(stop, Stop::Done);
+    let exchanges = pair.b.conn.key_exchange_count();
+    assert!(exchanges > 1, "no key was replaced");
+    longest.as_secs_f64() / leg.as_secs_f64()
+}
+
+/// What an exchange itself takes: who sends stops with its KEXINIT and goes on with its NEWKEYS. The client has
+/// its keys two round trips after it asked and one after the server did; the server has them one after
+/// either KEXINIT.
+#[test]
+fn data_stops_for_the_exchange_itself_and_no_longer() {
+    for (is_up, by_client, legs) in [
+        (true, true, 4.0),
+        (true, false, 2.0),
+        (false, true, 2.0),
+        (false, false, 2.0),
+    ] {
+        let stall = longest_stall(is_up, by_client);
+        assert!(
+            (stall - legs).abs() < 0.01,
+            "up {is_up}, client asks {by_client}: {stall} legs of {legs}"
+        );
     }
 }
 
