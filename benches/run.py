@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The figures of benches/README.md: fullbore and OpenSSH in one run, alternating, medians.
 
-    benches/run.py [--rounds N] [--mib N] [--quick] [--only copy|backlog|files|link] [--write] [--check]
+    benches/run.py [--rounds N] [--mib N] [--quick] [--only copy|peers|backlog|files|link] [--write] [--check]
 
 --write puts the tables into benches/README.md and README.md; --check fails when a floor is missed.
 """
@@ -28,6 +28,7 @@ import backlog  # noqa: E402
 import files  # noqa: E402
 import harness  # noqa: E402
 import link  # noqa: E402
+import peers  # noqa: E402
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -216,6 +217,16 @@ def copy_section(args):
     return [*head, *copy_table(medians), "", *table], all(kept for _, kept in checked)
 
 
+def peers_section(args):
+    bench = Bench(args)
+    try:
+        lines, kept = peers.run(bench)
+    finally:
+        bench.close()
+    head = f"Medians of {args.rounds} alternating rounds, {args.mib} MiB in memory, {CIPHER}, loopback. {machine()}"
+    return [head, "", *lines], kept
+
+
 def backlog_section(args):
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
         lines, kept = backlog.run([args.binary.resolve(), "sftp-server"], [SFTP_SERVER], folder, args.quick)
@@ -234,7 +245,7 @@ def link_section(args):
 
 
 # What can be measured; each gives the lines of its tables, and whether every floor was kept.
-SECTIONS = {"copy": copy_section, "backlog": backlog_section, "files": files_section, "link": link_section}
+SECTIONS = {"copy": copy_section, "peers": peers_section, "backlog": backlog_section, "files": files_section, "link": link_section}
 
 
 def main():
