@@ -10,9 +10,18 @@ use super::policy::{
     CHANNELS_MAX, CONNECTIONS_MAX_DEFAULT, Caps, LIMITED_PERCENT, Limit, Observation, Policy, Step,
 };
 use crate::client::{Connection, Error, Reconnect, Sftp};
+use crate::path;
+use crate::transfer::pool::Pool;
 
 /// Intervals are one round trip, and at least this long.
 const INTERVAL_MIN: Duration = Duration::from_millis(50);
+
+/// What limited longer ago than this says nothing about now; intervals last up to a second.
+const STALE_AFTER: Duration = Duration::from_secs(3);
+
+/// Loss that further connections may help against, in millionths. Chosen: at 100 ms it keeps a
+/// loss-based congestion control below 10 MB/s.
+const LOST_PPM_MIN: u32 = 200;
 
 /// Which way a file goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +171,7 @@ impl Fleet {
         match step {
             Step::Stay => {}
             Step::Lanes(count) => self.set_lanes(count, &observation).await,
-            Step::Connections(count) => self.set_connections(count, &observation).await,
+            Step::Connections(count) => self.set_connections(count).await,
         }
     }
 
@@ -242,7 +251,6 @@ impl Fleet {
             limit: Limit::Other,
             lanes,
             connections: self.connections().len(),
-            path_rate: None,
             window: (seen.window > 0).then(|| u64::from(seen.window)),
         };
         observation.limit = self.limit(direction, &observation);
@@ -254,10 +262,20 @@ impl Fleet {
         if self.is_closed.get() || connection.has_rate_limit() {
             return Limit::Other;
         }
-        match direction {
-            Direction::Up if self.is_window_limited(seen) => Limit::PeerWindow,
-            Direction::Up | Direction::Down => Limit::Other,
+        if direction == Direction::Up && self.is_window_limited(seen) {
+            return Limit::PeerWindow;
         }
+        let connections = self.connections();
+        let limits = connections
+            .iter()
+            .map(|connection| limit_of(connection, direction));
+        let limits: Vec<Limit> = limits.collect();
+        // What holds for most of them.
+        let count = |wanted: Limit| limits.iter().filter(|limit| **limit == wanted).count();
+        [Limit::Tcp, Limit::FarEnd]
+            .into_iter()
+            .find(|limit| count(*limit) * 2 > limits.len())
+            .unwrap_or(Limit::Other)
     }
 
     /// Whether windows were used up most of the time, and what moved in a round trip is what they
@@ -334,7 +352,7 @@ impl Fleet {
     }
 
     /// Makes or ends connections until there are `count`. One refusal is the last attempt of the run.
-    async fn set_connections(&self, count: usize, _: &Observation) {
+    async fn set_connections(&self, count: usize) {
         let connections = self.connections();
         let before = connections.len();
         if count < before {
@@ -359,15 +377,20 @@ impl Fleet {
         let Some(reconnect) = &self.reconnect else {
             return;
         };
+        let mut pool = Pool::new();
         for _ in before..count {
-            match reconnect.connect().await {
+            pool.push(reconnect.connect());
+        }
+        let mut refusal = None;
+        while let Some(made) = pool.next().await {
+            match made {
                 Ok(sftp) => self.extra.borrow_mut().push(Session::new(sftp)),
-                Err(error) => {
-                    let now = self.connections().len();
-                    self.refuse_connections(now, &error.to_string()).await;
-                    break;
-                }
+                Err(error) => refusal = Some(error),
             }
+        }
+        if let Some(error) = refusal {
+            let now = self.connections().len();
+            self.refuse_connections(now, &error.to_string()).await;
         }
         self.note_count();
         let now = self.connections().len();
@@ -467,6 +490,33 @@ impl Fleet {
         if let Some(reconnect) = &self.reconnect {
             reconnect.tell(text).await;
         }
+    }
+}
+
+/// What limited the last interval of a connection, as far as further lanes could help.
+fn limit_of(connection: &Connection, direction: Direction) -> Limit {
+    let Some(interval) = connection.path() else {
+        return Limit::Other;
+    };
+    if connection.now() - interval.to > STALE_AFTER {
+        return Limit::Other;
+    }
+    match interval.steady {
+        path::Limit::TcpReceiveWindow { .. } => Limit::Tcp,
+        path::Limit::TcpCongestion { lost_ppm, .. } if lost_ppm >= LOST_PPM_MIN => Limit::Tcp,
+        path::Limit::RemoteProcessing { .. } if direction == Direction::Down => Limit::FarEnd,
+        path::Limit::PeerWindow { .. }
+        | path::Limit::CreditBudget { .. }
+        | path::Limit::RequestsOutstanding { .. }
+        | path::Limit::TcpCongestion { .. }
+        | path::Limit::SendBuffer { .. }
+        | path::Limit::Cpu { .. }
+        | path::Limit::DiskRead { .. }
+        | path::Limit::DiskWrite { .. }
+        | path::Limit::RemoteProcessing { .. }
+        | path::Limit::RemoteSilent { .. }
+        | path::Limit::RateLimit { .. }
+        | path::Limit::Nothing => Limit::Other,
     }
 }
 

@@ -1,16 +1,17 @@
 //! How many lanes and connections a transfer uses: found while it runs, from what limits it. Sans-IO.
 //!
 //! ```text
-//!   the peer's window limits ────► channels: as many as fill the path where its rate is known, else twice
-//!   TCP limits (window, loss) ───► connections: twice
+//!   the peer's window limits ────► channels: four, then twice as many
+//!   TCP limits (window, loss) ───► connections: twice as many
 //!   the far end's work limits ───► channels: one more
 //!          │ settle, then compare
 //!          ├─ at least a tenth faster ──► again, as long as it limits
 //!          └─ not ──► close them; try again only after a longer and longer while
 //!   nothing of that for a while ─► close what is not needed
 //! ```
-//! Worked example, 40 MB/s at 200 ms to a server with windows of 2 MiB: one lane moves 10.5 MB/s and
-//! its window limits; two move 21, four 40, of which the path is the limit: it stays at four.
+//! Worked example, 60 MB/s at 200 ms to a server with windows of 2 MiB: one lane moves 10.5 MB/s and
+//! its window limits; four move 42, and their windows limit; eight move 60, of which the path is the
+//! limit, and it stays at that. Six would do: after a while without a limit seven are left.
 
 use std::time::Duration;
 
@@ -37,8 +38,13 @@ pub(crate) const LIMITED_PERCENT: u64 = 50;
 /// answers one.
 const SETTLE_ROUNDS: u32 = 6;
 
-/// Round trips that are compared.
+/// Round trips that are compared: more where loss makes the rate jump.
 const JUDGE_ROUNDS: u32 = 3;
+const JUDGE_ROUNDS_LOSSY: u32 = 10;
+
+/// Lanes after the first step: a window that limits is mostly short by more than half, and each
+/// further step costs some round trips.
+const LANES_FIRST: usize = 4;
 
 /// Round trips without a limit of ours before surplus lanes are closed.
 const SURPLUS_ROUNDS: u32 = 50;
@@ -75,8 +81,6 @@ pub struct Observation {
     pub lanes: usize,
     /// Connections in use.
     pub connections: usize,
-    /// What the path can carry, bytes a second, where that is known.
-    pub path_rate: Option<u64>,
     /// Bytes of one of the peer's windows, where that is known.
     pub window: Option<u64>,
 }
@@ -124,6 +128,13 @@ struct Before {
     is_connections: bool,
 }
 
+impl Before {
+    fn is_beaten(&self, rate: u64) -> bool {
+        let wanted = u128::from(self.rate) * u128::from(100 + GAIN_PERCENT) / 100;
+        u128::from(rate) >= wanted
+    }
+}
+
 /// When a kind of addition that brought nothing may be tried again.
 #[derive(Clone, Copy, Debug, Default)]
 struct Retry {
@@ -144,6 +155,8 @@ pub struct Policy {
     state: State,
     channels: Retry,
     connections: Retry,
+    /// Bytes a second, smoothed.
+    rate: u64,
 }
 
 impl Default for Policy {
@@ -166,6 +179,7 @@ impl Policy {
             },
             channels: retry,
             connections: retry,
+            rate: 0,
         }
     }
 
@@ -174,22 +188,11 @@ impl Policy {
         for retry in [&mut self.channels, &mut self.connections] {
             retry.wait = retry.wait.saturating_sub(seen.took);
         }
+        // A quarter of the newest: single intervals jump.
+        self.rate = self.rate - self.rate / 4 + seen.rate / 4;
         match self.state {
             State::Watch { surplus } => self.watch(seen, caps, surplus),
-            State::Settle { before, waited } => {
-                let waited = waited + seen.took;
-                self.state = if waited < seen.rtt * SETTLE_ROUNDS {
-                    State::Settle { before, waited }
-                } else {
-                    let waited = Duration::ZERO;
-                    State::Judge {
-                        before,
-                        waited,
-                        moved: 0,
-                    }
-                };
-                Step::Stay
-            }
+            State::Settle { before, waited } => self.settle(seen, caps, before, waited),
             State::Judge {
                 before,
                 waited,
@@ -197,7 +200,11 @@ impl Policy {
             } => {
                 let waited = waited + seen.took;
                 let moved = moved + u128::from(seen.rate) * seen.took.as_nanos();
-                if waited < seen.rtt * JUDGE_ROUNDS {
+                let rounds = match before.is_connections {
+                    true => JUDGE_ROUNDS_LOSSY,
+                    false => JUDGE_ROUNDS,
+                };
+                if waited < seen.rtt * rounds {
                     self.state = State::Judge {
                         before,
                         waited,
@@ -209,6 +216,25 @@ impl Policy {
                 self.judge(seen, caps, before, u64::try_from(rate).unwrap_or(u64::MAX))
             }
         }
+    }
+
+    /// Channels that are full, too, need not be waited for: their windows limit again.
+    fn settle(&mut self, seen: &Observation, caps: Caps, before: Before, waited: Duration) -> Step {
+        if !before.is_connections && seen.limit == Limit::PeerWindow && before.is_beaten(seen.rate)
+        {
+            return self.judge(seen, caps, before, seen.rate);
+        }
+        let waited = waited + seen.took;
+        self.state = if waited < seen.rtt * SETTLE_ROUNDS {
+            State::Settle { before, waited }
+        } else {
+            State::Judge {
+                before,
+                waited: Duration::ZERO,
+                moved: 0,
+            }
+        };
+        Step::Stay
     }
 
     /// What was asked for was refused: it is not waited for.
@@ -223,7 +249,7 @@ impl Policy {
             surplus: Duration::ZERO,
         };
         let wanted = match seen.limit {
-            Limit::PeerWindow => self.more_channels(seen, caps, needed_lanes(seen)),
+            Limit::PeerWindow => self.more_channels(seen, caps, (seen.lanes * 2).max(LANES_FIRST)),
             Limit::FarEnd => self.more_channels(seen, caps, seen.lanes + 1),
             Limit::Tcp => self.more_connections(seen, caps),
             Limit::Other => {
@@ -235,7 +261,7 @@ impl Policy {
         };
         if wanted != Step::Stay {
             let before = Before {
-                rate: seen.rate,
+                rate: self.rate.max(seen.rate),
                 lanes: seen.lanes,
                 connections: seen.connections,
                 is_connections: matches!(wanted, Step::Connections(_)),
@@ -265,8 +291,7 @@ impl Policy {
 
     /// Whether the addition was worth it.
     fn judge(&mut self, seen: &Observation, caps: Caps, before: Before, rate: u64) -> Step {
-        let wanted = u128::from(before.rate) * u128::from(100 + GAIN_PERCENT) / 100;
-        if u128::from(rate) >= wanted {
+        if before.is_beaten(rate) {
             let seen = Observation { rate, ..*seen };
             return self.watch(&seen, caps, Duration::ZERO);
         }
@@ -282,18 +307,24 @@ impl Policy {
         }
     }
 
-    /// Fewer lanes, when the limit has been elsewhere for long: as many as the rate needs, and one.
+    /// Fewer, when the limit has been elsewhere for long: half the connections, or as many lanes as
+    /// the rate needs and one.
     fn shrink(&mut self, seen: &Observation, surplus: Duration) -> Step {
-        let Some(window) = seen.window else {
-            return Step::Stay;
-        };
-        if surplus < seen.rtt.max(RTT_MIN) * SURPLUS_ROUNDS || seen.connections > 1 {
+        if surplus < seen.rtt.max(RTT_MIN) * SURPLUS_ROUNDS {
             return Step::Stay;
         }
         self.state = State::Watch {
             surplus: Duration::ZERO,
         };
-        let needed = lanes_for(seen.rate, seen.rtt, window) + 1;
+        if seen.connections > 1 {
+            // Not to and fro.
+            self.connections.on_failure(seen.rtt);
+            return Step::Connections(seen.connections / 2);
+        }
+        let Some(window) = seen.window else {
+            return Step::Stay;
+        };
+        let needed = lanes_for(self.rate, seen.rtt, window) + 1;
         match needed < seen.lanes {
             true => Step::Lanes(needed),
             false => Step::Stay,
@@ -301,17 +332,188 @@ impl Policy {
     }
 }
 
-/// Lanes that fill the path, or twice those that there are.
-fn needed_lanes(seen: &Observation) -> usize {
-    let twice = seen.lanes * 2;
-    match (seen.path_rate, seen.window) {
-        (Some(rate), Some(window)) => lanes_for(rate, seen.rtt, window).max(twice),
-        _ => twice,
-    }
-}
-
 /// Windows of `window` bytes that hold what `rate` moves in `rtt`.
 fn lanes_for(rate: u64, rtt: Duration, window: u64) -> usize {
     let bytes = u128::from(rate) * rtt.as_nanos() / 1_000_000_000;
     usize::try_from(bytes.div_ceil(u128::from(window.max(1)))).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(200);
+    const WINDOW: u64 = 2 << 20;
+    const CAPS: Caps = Caps {
+        channels: CHANNELS_MAX,
+        connections: CONNECTIONS_MAX_DEFAULT,
+    };
+
+    /// A path, and what lanes move over it.
+    struct Path {
+        rate: u64,
+        rtt: Duration,
+        /// What one connection is limited to by loss.
+        lossy: Option<u64>,
+        lanes: usize,
+        connections: usize,
+        steps: Vec<Step>,
+    }
+
+    impl Path {
+        fn new(rate: u64, rtt: Duration) -> Self {
+            Self {
+                rate,
+                rtt,
+                lossy: None,
+                lanes: 1,
+                connections: 1,
+                steps: Vec::new(),
+            }
+        }
+
+        fn observation(&self) -> Observation {
+            let by_window = WINDOW * 1000 / self.rtt.as_millis() as u64 * self.lanes as u64;
+            let by_loss = self
+                .lossy
+                .map_or(u64::MAX, |rate| rate * self.connections as u64);
+            let rate = self.rate.min(by_window).min(by_loss);
+            let limit = match rate {
+                _ if rate == by_loss => Limit::Tcp,
+                _ if rate == by_window => Limit::PeerWindow,
+                _ => Limit::Other,
+            };
+            Observation {
+                took: self.rtt,
+                rtt: self.rtt,
+                rate,
+                limit,
+                lanes: self.lanes,
+                connections: self.connections,
+                window: Some(WINDOW),
+            }
+        }
+
+        fn run(&mut self, policy: &mut Policy, caps: Caps, rounds: u32) {
+            for _ in 0..rounds {
+                let step = policy.on_interval(&self.observation(), caps);
+                match step {
+                    Step::Stay => continue,
+                    Step::Lanes(count) => self.lanes = count,
+                    Step::Connections(count) => {
+                        self.lanes = self.lanes + count - self.connections;
+                        self.connections = count;
+                    }
+                }
+                self.steps.push(step);
+            }
+        }
+    }
+
+    #[test]
+    fn channels_are_added_until_the_path_is_full_and_what_is_too_many_goes_again() {
+        let mut path = Path::new(60_000_000, RTT);
+        let mut policy = Policy::new();
+        path.run(&mut policy, CAPS, 12);
+        assert_eq!(path.steps, [Step::Lanes(4), Step::Lanes(8)]);
+        path.run(&mut policy, CAPS, 1000);
+        assert_eq!(path.lanes, 7, "{:?}", path.steps);
+    }
+
+    #[test]
+    fn never_more_than_the_caps() {
+        let mut path = Path::new(1_000_000_000, RTT);
+        path.run(&mut Policy::new(), CAPS, 1000);
+        assert_eq!((path.lanes, path.connections), (10, 1));
+        let mut path = Path::new(1_000_000_000, RTT);
+        let one = Caps {
+            channels: 1,
+            connections: 1,
+        };
+        path.run(&mut Policy::new(), one, 1000);
+        assert_eq!(path.steps, []);
+    }
+
+    #[test]
+    fn a_short_path_gets_none() {
+        let mut path = Path::new(u64::MAX / 4, Duration::from_millis(1));
+        path.run(&mut Policy::new(), CAPS, 1000);
+        assert_eq!(path.steps, []);
+    }
+
+    #[test]
+    fn connections_are_added_while_loss_limits_each() {
+        let mut path = Path::new(12_500_000, Duration::from_millis(100));
+        path.lossy = Some(190_000);
+        path.run(&mut Policy::new(), CAPS, 200);
+        let wanted = [2, 4, 8].map(Step::Connections);
+        assert_eq!(path.steps, wanted);
+    }
+
+    /// Always limited, never faster.
+    fn in_vain(limit: Limit, rounds: u32) -> Vec<Step> {
+        let mut policy = Policy::new();
+        let mut path = Path::new(1, RTT);
+        let mut steps = Vec::new();
+        for _ in 0..rounds {
+            let seen = Observation {
+                limit,
+                rate: 5_000_000,
+                ..path.observation()
+            };
+            match policy.on_interval(&seen, CAPS) {
+                Step::Stay => continue,
+                Step::Lanes(count) => path.lanes = count,
+                Step::Connections(count) => path.connections = count,
+            }
+            steps.push(Step::Lanes(path.lanes * path.connections));
+        }
+        steps
+    }
+
+    #[test]
+    fn what_brings_nothing_is_closed_and_tried_again_ever_more_rarely() {
+        for (limit, tried) in [(Limit::PeerWindow, 4), (Limit::Tcp, 2), (Limit::FarEnd, 2)] {
+            let steps = in_vain(limit, 2000);
+            for pair in steps.chunks(2) {
+                assert_eq!(pair[0], Step::Lanes(tried), "{limit:?}");
+                assert!(pair.len() < 2 || pair[1] == Step::Lanes(1), "{limit:?}");
+            }
+            // Waits of 64, 128, ... round trips.
+            assert!((6..=12).contains(&steps.len()), "{}", steps.len());
+        }
+    }
+
+    #[test]
+    fn connections_go_when_loss_has_gone() {
+        let mut path = Path::new(12_500_000, Duration::from_millis(100));
+        path.lossy = Some(190_000);
+        let mut policy = Policy::new();
+        path.run(&mut policy, CAPS, 200);
+        assert_eq!(path.connections, 8);
+        path.lossy = None;
+        path.run(&mut policy, CAPS, 400);
+        assert_eq!(path.connections, 1);
+    }
+
+    #[test]
+    fn a_refusal_is_not_waited_for() {
+        let mut policy = Policy::new();
+        let path = Path::new(60_000_000, RTT);
+        assert_eq!(
+            policy.on_interval(&path.observation(), CAPS),
+            Step::Lanes(4)
+        );
+        policy.on_refused();
+        let two = Caps {
+            channels: 2,
+            ..CAPS
+        };
+        assert_eq!(policy.on_interval(&path.observation(), two), Step::Lanes(2));
+    }
+
+    #[test]
+    fn the_limits_that_lanes_cannot_move_get_none() {
+        assert_eq!(in_vain(Limit::Other, 1000), []);
+    }
 }
