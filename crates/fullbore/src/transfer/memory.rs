@@ -4,11 +4,15 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io::{self, IoSliceMut};
 use std::rc::Rc;
+use std::time::Duration;
+
+use fullbore_base::Instant;
 
 use fullbore_sftp::proto::{Attrs, HashAlgorithm};
 
 use super::handles::Handles;
 use super::hash::Hasher;
+use super::lanes::{Change, Crew, STRIPED_MODE, UnitMoving, stripe};
 use super::side::{
     Batch, Digest, Entry, Fault, FaultKind, FileIo, Finished, Moved, Moving, OpenHow, Side, Span,
     Whole,
@@ -27,12 +31,15 @@ pub(crate) struct Item {
     pub(crate) object: Object,
     pub(crate) mode: u32,
     pub(crate) times: (u32, u32),
+    /// Several lanes have written to it.
+    pub(crate) is_striped: Rc<Cell<bool>>,
 }
 
 #[derive(Clone)]
 pub(crate) struct OpenFile {
     bytes: Rc<RefCell<Vec<u8>>>,
     path: Vec<u8>,
+    is_striped: Rc<Cell<bool>>,
 }
 
 impl FileIo for OpenFile {
@@ -57,6 +64,11 @@ impl FileIo for OpenFile {
         bytes[offset as usize..end].copy_from_slice(new);
         Ok(())
     }
+
+    fn begin_stripes(&self) -> io::Result<()> {
+        self.is_striped.set(true);
+        Ok(())
+    }
 }
 
 /// The place. Paths are absolute.
@@ -75,6 +87,8 @@ pub(crate) struct MemorySide {
     pub(crate) rename_replaces: bool,
     /// Bytes that may still be written.
     pub(crate) room: Cell<usize>,
+    /// Lanes that long files get.
+    pub(crate) lanes_max: usize,
     /// Operations so far.
     pub(crate) calls: Cell<usize>,
     /// The operation of this number fails, and with [`FaultKind::Lost`] all after it.
@@ -110,6 +124,7 @@ impl MemorySide {
             finish_bytes_max: None,
             rename_replaces: false,
             room: Cell::new(usize::MAX),
+            lanes_max: 1,
             calls: Cell::new(0),
             fail_at: Cell::new(None),
             corrupts: Cell::new(false),
@@ -139,6 +154,7 @@ impl MemorySide {
             object,
             mode,
             times: (1000, 2000),
+            is_striped: Rc::default(),
         };
         self.items.borrow_mut().insert(path.to_vec(), item);
     }
@@ -236,7 +252,14 @@ impl MemorySide {
         Ok(Attrs {
             size: Some(self.false_size.get().unwrap_or(size)),
             uid_gid: None,
-            permissions: Some(kind | item.mode),
+            permissions: Some(
+                kind | item.mode
+                    | if item.is_striped.get() {
+                        STRIPED_MODE
+                    } else {
+                        0
+                    },
+            ),
             times: Some(item.times),
         })
     }
@@ -249,6 +272,9 @@ impl MemorySide {
         }
         if !self.can_setstat && (attrs.permissions.is_some() || attrs.times.is_some()) {
             return Err(Fault::new(FaultKind::Denied, "Permission denied"));
+        }
+        if let Some(mode) = attrs.permissions {
+            item.is_striped.set(mode & STRIPED_MODE != 0);
         }
         item.mode = attrs.permissions.unwrap_or(item.mode);
         item.times = attrs.times.unwrap_or(item.times);
@@ -288,7 +314,31 @@ impl MemorySide {
             Object::Device => Rc::default(),
             Object::Folder | Object::Link(_) => return Err(Fault::failure("Failure")),
         };
-        Ok(OpenFile { bytes, path })
+        let is_striped = Rc::clone(&self.items.borrow()[&path].is_striped);
+        Ok(OpenFile {
+            bytes,
+            path,
+            is_striped,
+        })
+    }
+
+    /// The same over several lanes, each slower than the one before.
+    async fn stripe(
+        &self,
+        file: &OpenFile,
+        io: Rc<dyn FileIo>,
+        span: Span,
+        moving: Moving<'_>,
+        is_up: bool,
+    ) -> Moved {
+        let crew = MemoryCrew {
+            side: self,
+            file,
+            io,
+            is_up,
+            lanes_count: Cell::new(1),
+        };
+        stripe(&crew, span, !is_up, moving).await
     }
 
     /// Copies between a file of this place and another, in blocks with faults between them.
@@ -337,6 +387,87 @@ impl MemorySide {
             moving(offset - span.offset);
         }
     }
+}
+
+/// The lanes of a long file: number N moves a block in N turns.
+struct MemoryCrew<'a> {
+    side: &'a MemorySide,
+    file: &'a OpenFile,
+    io: Rc<dyn FileIo>,
+    is_up: bool,
+    lanes_count: Cell<usize>,
+}
+
+/// Bytes that a lane moves at once.
+const LANE_BLOCK_BYTES: u64 = 100_000;
+
+impl Crew for MemoryCrew<'_> {
+    type Lane = usize;
+
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.side.calls.get() as u64 * 1_000_000)
+    }
+
+    fn rtt(&self) -> Duration {
+        Duration::from_millis(20)
+    }
+
+    fn lanes(&self) -> Vec<Rc<usize>> {
+        vec![Rc::new(1)]
+    }
+
+    async fn change(&self) -> Change<usize> {
+        let number = self.lanes_count.get() + 1;
+        if number > self.side.lanes_max {
+            return std::future::pending().await;
+        }
+        tokio::task::yield_now().await;
+        self.lanes_count.set(number);
+        let striped = match self.is_up {
+            true => self.file.begin_stripes(),
+            false => self.io.begin_stripes(),
+        };
+        striped.expect("memory does not fail");
+        Change::Join(vec![Rc::new(number)])
+    }
+
+    async fn run(&self, lane: &usize, span: Span, moving: UnitMoving<'_>) -> Moved {
+        let (from, to): (&dyn FileIo, &dyn FileIo) = match self.is_up {
+            true => (&*self.io, self.file),
+            false => (self.file, &*self.io),
+        };
+        let mut at = span.offset;
+        let mut block = vec![0; LANE_BLOCK_BYTES as usize];
+        loop {
+            for _ in 0..*lane {
+                if let Err(fault) = self.side.call("lane").await {
+                    return Moved {
+                        end: at,
+                        fault: Some(fault),
+                    };
+                }
+            }
+            let len = span.end_max.map_or(LANE_BLOCK_BYTES, |end| end - at);
+            let len = len.min(LANE_BLOCK_BYTES) as usize;
+            let read = from.read_at(at, &mut [IoSliceMut::new(&mut block[..len])]);
+            let n = read.expect("memory does not fail");
+            if n == 0 {
+                return Moved {
+                    end: at,
+                    fault: None,
+                };
+            }
+            to.write_at(at, &block[..n]).expect("memory does not fail");
+            at += n as u64;
+            moving(at - span.offset, at);
+        }
+    }
+
+    async fn leave(&self, _: Rc<usize>) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn on_failed(&self, _: &usize, _: &Fault) {}
 }
 
 fn not_found() -> Fault {
@@ -466,6 +597,7 @@ impl Side for MemorySide {
             let from = OpenFile {
                 bytes: Rc::new(RefCell::new(whole.bytes.to_vec())),
                 path: Vec::new(),
+                is_striped: Rc::default(),
             };
             let span = Span {
                 offset: 0,
@@ -577,7 +709,10 @@ impl Side for MemorySide {
         span: Span,
         moving: Moving<'_>,
     ) -> Moved {
-        self.pump(file, &*sink, span, moving, "read").await
+        match self.lanes_max {
+            1 => self.pump(file, &*sink, span, moving, "read").await,
+            _ => self.stripe(file, sink, span, moving, false).await,
+        }
     }
 
     async fn write_from(
@@ -587,7 +722,10 @@ impl Side for MemorySide {
         span: Span,
         moving: Moving<'_>,
     ) -> Moved {
-        self.pump(&*source, file, span, moving, "write").await
+        match self.lanes_max {
+            1 => self.pump(&*source, file, span, moving, "write").await,
+            _ => self.stripe(file, source, span, moving, true).await,
+        }
     }
 
     async fn hash(

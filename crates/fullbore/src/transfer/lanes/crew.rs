@@ -190,13 +190,27 @@ impl<'a> FileCrew<'a> {
 
     /// Opens the file on all of `sessions` at once.
     async fn open_on(&self, sessions: &[Rc<Session>]) -> Vec<Rc<FileLane>> {
-        if let Err(refusal) = self.recognise().await {
+        let (recognised, handles) = tokio::join!(self.recognise(), self.open_handles(sessions));
+        if let Err(refusal) = recognised {
+            for handle in handles {
+                // Nothing was written through it.
+                let _ = match handle {
+                    (session, Ok(handle)) => session.sftp.release(&handle).await,
+                    (_, Err(_)) => Ok(()),
+                };
+            }
             self.on_refusal(None, refusal).await;
             return Vec::new();
         }
         let mut pool = Pool::new();
-        for session in sessions {
-            pool.push(async move { (session, self.open_one(session).await) });
+        for (session, handle) in handles {
+            pool.push(async move {
+                let lane = match handle {
+                    Ok(handle) => self.check(session, handle).await,
+                    Err(refusal) => Err(refusal),
+                };
+                (session, lane)
+            });
         }
         let mut opened = Vec::new();
         let mut refused = Vec::new();
@@ -264,17 +278,32 @@ impl<'a> FileCrew<'a> {
         })
     }
 
-    async fn open_one(&self, session: &Rc<Session>) -> Result<Rc<FileLane>, Refusal> {
-        let refused = |error: Error| match error.is_fatal() {
-            true => Refusal::Session(error),
-            false => Refusal::File(format!("the server does not open a file twice ({error})")),
-        };
+    /// Opens the file on all of `sessions` at once.
+    async fn open_handles<'s>(
+        &self,
+        sessions: &'s [Rc<Session>],
+    ) -> Vec<(&'s Rc<Session>, Result<Handle, Refusal>)> {
         let flags = match self.file.direction() {
             Direction::Up => OpenFlags::WRITE,
             Direction::Down => OpenFlags::READ,
         };
-        let opened = session.sftp.open(&self.file.0.path, flags, &Attrs::EMPTY);
-        let handle = opened.await.map_err(refused)?;
+        let path = &self.file.0.path;
+        let mut pool = Pool::new();
+        for session in sessions {
+            pool.push(async move {
+                let opened = session.sftp.open(path, flags, &Attrs::EMPTY).await;
+                (session, opened.map_err(refused))
+            });
+        }
+        let mut handles = Vec::new();
+        while let Some(opened) = pool.next().await {
+            handles.push(opened);
+        }
+        handles
+    }
+
+    /// Takes a further handle, if it is of the same file.
+    async fn check(&self, session: &Rc<Session>, handle: Handle) -> Result<Rc<FileLane>, Refusal> {
         let attrs = session.sftp.fstat(&handle).await.map_err(refused)?;
         if !self.file.same_as(&attrs) {
             let _ = session.sftp.release(&handle).await;
@@ -289,6 +318,13 @@ impl<'a> FileCrew<'a> {
         let lane = FileLane::new(session, handle);
         self.file.0.lanes.borrow_mut().push(Rc::clone(&lane));
         Ok(lane)
+    }
+}
+
+fn refused(error: Error) -> Refusal {
+    match error.is_fatal() {
+        true => Refusal::Session(error),
+        false => Refusal::File(format!("the server does not open a file twice ({error})")),
     }
 }
 
@@ -336,7 +372,11 @@ impl Crew for FileCrew<'_> {
     }
 
     async fn run(&self, lane: &FileLane, span: Span, moving: UnitMoving<'_>) -> Moved {
-        let progress = |at: crate::client::Progress| moving(at.bytes, at.frontier);
+        let told = Cell::new(0);
+        let progress = |at: crate::client::Progress| {
+            self.fleet.on_moved(at.bytes - told.replace(at.bytes));
+            moving(at.bytes, at.frontier);
+        };
         let (sftp, handle, io) = (&lane.session.sftp, &lane.handle, Rc::clone(&self.io));
         let result = match self.file.direction() {
             Direction::Up => sftp.put_unit(handle, io, span, progress).await,

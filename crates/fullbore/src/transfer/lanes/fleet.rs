@@ -23,6 +23,11 @@ const STALE_AFTER: Duration = Duration::from_secs(3);
 /// loss-based congestion control below 10 MB/s.
 const LOST_PPM_MIN: u32 = 200;
 
+/// Part of what windows hold that must move in a round trip for them to be the limit, in percent: of
+/// one lane, and of several. Chosen: OpenSSH's moves 96, one that gives credit back by halves 50.
+const HELD_PERCENT_ALONE: u128 = 50;
+const HELD_PERCENT: u128 = 80;
+
 /// Which way a file goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
@@ -68,6 +73,10 @@ pub(crate) struct Fleet {
     is_ticking: Cell<bool>,
     /// Most sessions that there were at once.
     sessions_most: Cell<usize>,
+    /// Bytes of large files that are at their place.
+    moved_bytes: Cell<u64>,
+    /// Bytes a second in the interval before.
+    rate_before: Cell<u64>,
 }
 
 /// Counters at the last interval, and what was learned from all of them.
@@ -106,6 +115,8 @@ impl Fleet {
             seen: Cell::default(),
             is_ticking: Cell::new(false),
             sessions_most: Cell::new(1),
+            moved_bytes: Cell::new(0),
+            rate_before: Cell::new(u64::MAX),
         }
     }
 
@@ -156,7 +167,7 @@ impl Fleet {
             return;
         }
         let _ticking = Ticking(&self.is_ticking);
-        self.mark(direction);
+        self.mark();
         tokio::time::sleep(interval).await;
         self.main.sftp.connection().ping();
         self.look();
@@ -197,10 +208,10 @@ impl Fleet {
     }
 
     /// The interval begins.
-    fn mark(&self, direction: Direction) {
+    fn mark(&self) {
         let mut seen = self.seen.get();
         seen.at = Some(self.now());
-        seen.bytes = self.bytes(direction);
+        seen.bytes = self.moved_bytes.get();
         self.seen.set(seen);
         for session in self.extra.borrow().iter().chain([&self.main]) {
             session.limited.set(session.sftp.window_limited());
@@ -211,18 +222,10 @@ impl Fleet {
         self.main.sftp.connection().now()
     }
 
-    /// Bytes moved so far, over all connections.
-    fn bytes(&self, direction: Direction) -> u64 {
-        let stats = self
-            .connections()
-            .into_iter()
-            .map(|connection| connection.stats());
-        stats
-            .map(|stats| match direction {
-                Direction::Up => stats.channel_bytes_sent,
-                Direction::Down => stats.channel_bytes_received,
-            })
-            .sum()
+    /// So many more bytes are at their place. What was only sent does not count: it may stand in
+    /// buffers.
+    pub(crate) fn on_moved(&self, bytes: u64) {
+        self.moved_bytes.set(self.moved_bytes.get() + bytes);
     }
 
     /// The connections in use, the first one first.
@@ -241,7 +244,7 @@ impl Fleet {
         let seen = self.seen.get();
         let (rtt, took) = (seen.rtt?, self.now() - seen.at?);
         let nanos = took.as_nanos().max(1);
-        let bytes = self.bytes(direction).saturating_sub(seen.bytes);
+        let bytes = self.moved_bytes.get() - seen.bytes;
         let rate = u128::from(bytes) * 1_000_000_000 / nanos;
         let lanes = 1 + self.extra.borrow().len();
         let mut observation = Observation {
@@ -254,6 +257,7 @@ impl Fleet {
             window: (seen.window > 0).then(|| u64::from(seen.window)),
         };
         observation.limit = self.limit(direction, &observation);
+        self.rate_before.set(observation.rate);
         Some(observation)
     }
 
@@ -279,11 +283,19 @@ impl Fleet {
     }
 
     /// Whether windows were used up most of the time, and what moved in a round trip is what they
-    /// hold: on a short path a window that is used up means that the far end is slow.
+    /// hold: on a short path a window that is used up means that the far end is slow. One lane need
+    /// move only half of that: servers differ in how early they give credit back.
     fn is_window_limited(&self, seen: &Observation) -> bool {
         let Some(window) = seen.window else {
             return false;
         };
+        let in_flight = u128::from(seen.rate) * seen.rtt.as_nanos() / 1_000_000_000;
+        let held = u128::from(window) * seen.lanes as u128;
+        // One that still grows fast will have used it up by when lanes are open.
+        let is_growing = seen.rate > self.rate_before.get() / 2 * 3;
+        if seen.lanes == 1 && is_growing && in_flight * 4 >= held {
+            return true;
+        }
         let extra = self.extra.borrow();
         let sessions = extra.iter().chain([&self.main]);
         let limited: Duration = sessions
@@ -295,9 +307,12 @@ impl Fleet {
             })
             .sum();
         let all = seen.took.as_nanos() * seen.lanes as u128;
-        let in_flight = u128::from(seen.rate) * seen.rtt.as_nanos() / 1_000_000_000;
+        let percent = match seen.lanes {
+            1 => HELD_PERCENT_ALONE,
+            _ => HELD_PERCENT,
+        };
         limited.as_nanos() * 100 >= all * u128::from(LIMITED_PERCENT)
-            && in_flight * 2 >= u128::from(window) * seen.lanes as u128
+            && in_flight * 100 >= held * percent
     }
 
     /// Opens or closes channels until there are `count` lanes.

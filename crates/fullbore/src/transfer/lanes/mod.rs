@@ -13,6 +13,8 @@ mod schedule;
 mod stripe;
 
 #[cfg(test)]
+mod kill_tests;
+#[cfg(test)]
 mod tests;
 
 pub(crate) use crew::FileCrew;
@@ -22,6 +24,8 @@ pub(crate) use fleet::{Direction, Fleet};
 pub use policy::{Caps, Policy};
 pub use schedule::SPAN_BYTES_MAX;
 pub(crate) use stripe::stripe;
+#[cfg(test)]
+pub(crate) use stripe::{Change, Crew, UnitMoving};
 
 /// Mode bit of a file that several lanes write to (`S_ISVTX`, which means nothing on files): a run
 /// that finds it knows that holes may be [`SPAN_BYTES_MAX`] before the end. Taken away with the last

@@ -1,7 +1,7 @@
 //! How many lanes and connections a transfer uses: found while it runs, from what limits it. Sans-IO.
 //!
 //! ```text
-//!   the peer's window limits ────► channels: four, then twice as many
+//!   the peer's window limits ────► channels: four, then half as many again
 //!   TCP limits (window, loss) ───► connections: twice as many
 //!   the far end's work limits ───► channels: one more
 //!          │ settle, then compare
@@ -10,8 +10,8 @@
 //!   nothing of that for a while ─► close what is not needed
 //! ```
 //! Worked example, 60 MB/s at 200 ms to a server with windows of 2 MiB: one lane moves 10.5 MB/s and
-//! its window limits; four move 42, and their windows limit; eight move 60, of which the path is the
-//! limit, and it stays at that. Six would do: after a while without a limit seven are left.
+//! its window limits; four move 42, and their windows limit; six move 60, of which the path is the
+//! limit, and it stays at that. More would fill the queues of the path: what windows hold is in flight.
 
 use std::time::Duration;
 
@@ -249,7 +249,10 @@ impl Policy {
             surplus: Duration::ZERO,
         };
         let wanted = match seen.limit {
-            Limit::PeerWindow => self.more_channels(seen, caps, (seen.lanes * 2).max(LANES_FIRST)),
+            Limit::PeerWindow => {
+                let more = seen.lanes + seen.lanes.div_ceil(2);
+                self.more_channels(seen, caps, more.max(LANES_FIRST))
+            }
             Limit::FarEnd => self.more_channels(seen, caps, seen.lanes + 1),
             Limit::Tcp => self.more_connections(seen, caps),
             Limit::Other => {
@@ -303,7 +306,14 @@ impl Policy {
             Step::Connections(before.connections)
         } else {
             self.channels.on_failure(seen.rtt);
-            Step::Lanes(before.lanes)
+            // One to spare: windows never hold all that they could.
+            let needed = seen
+                .window
+                .map_or(0, |window| lanes_for(rate, seen.rtt, window) + 1);
+            match needed.max(before.lanes) {
+                kept if kept < seen.lanes => Step::Lanes(kept),
+                _ => Step::Stay,
+            }
         }
     }
 
@@ -415,9 +425,12 @@ mod tests {
         let mut path = Path::new(60_000_000, RTT);
         let mut policy = Policy::new();
         path.run(&mut policy, CAPS, 12);
-        assert_eq!(path.steps, [Step::Lanes(4), Step::Lanes(8)]);
+        assert_eq!(path.steps, [Step::Lanes(4), Step::Lanes(6)]);
         path.run(&mut policy, CAPS, 1000);
-        assert_eq!(path.lanes, 7, "{:?}", path.steps);
+        assert_eq!(path.lanes, 6);
+        path.rate = 20_000_000;
+        path.run(&mut policy, CAPS, 1000);
+        assert_eq!(path.lanes, 3, "{:?}", path.steps);
     }
 
     #[test]
@@ -459,6 +472,7 @@ mod tests {
             let seen = Observation {
                 limit,
                 rate: 5_000_000,
+                window: None,
                 ..path.observation()
             };
             match policy.on_interval(&seen, CAPS) {

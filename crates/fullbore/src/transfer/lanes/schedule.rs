@@ -254,7 +254,9 @@ impl Schedule {
         let new = bytes.saturating_sub(part.bytes);
         part.bytes += new;
         part.frontier = part.frontier.max(frontier);
-        self.moved_to = self.moved_to.max(part.frontier);
+        if part.frontier > part.start {
+            self.moved_to = self.moved_to.max(part.frontier);
+        }
         let done = new.min(part.len.saturating_sub(part.bytes - new));
         if let Some(load) = self.lanes.get_mut(&part.lane) {
             load.open_bytes -= done;
@@ -286,7 +288,9 @@ impl Schedule {
     fn close(&mut self, id: UnitId, end: u64) -> Option<Part> {
         let part = self.parts.remove(&id)?;
         self.moved_bytes += end.saturating_sub(part.start);
-        self.moved_to = self.moved_to.max(end);
+        if end > part.start {
+            self.moved_to = self.moved_to.max(end);
+        }
         if let Some(load) = self.lanes.get_mut(&part.lane) {
             load.open_bytes -= part.len.saturating_sub(part.bytes);
         }
@@ -489,8 +493,20 @@ mod tests {
         schedule.on_done(second.id, second.span.offset);
         assert!(schedule.is_idle());
         assert_eq!(schedule.frontier(), 5);
-        let (end, is_more_behind) = schedule.outcome();
-        assert_eq!(end, 5);
-        assert!(is_more_behind, "the second unit began behind it");
+        assert_eq!(
+            schedule.outcome(),
+            (5, false),
+            "the second unit found nothing"
+        );
+    }
+
+    #[test]
+    fn bytes_behind_an_end_are_told() {
+        let mut schedule = with_lanes(span(0, 100 * MIB), &[A, B]);
+        let first = schedule.next(at(0), A, RTT).expect("fresh");
+        let second = schedule.next(at(0), B, RTT).expect("fresh");
+        schedule.on_done(second.id, second.span.offset + 1);
+        schedule.on_done(first.id, 5);
+        assert_eq!(schedule.outcome(), (5, true));
     }
 }
