@@ -7,7 +7,7 @@ use fullbore_tcp::congestion::Algorithm;
 use fullbore_tcp::connection::{Config, Event, State};
 use fullbore_testkit::seeds;
 use std::time::Duration;
-use support::{Host, Job, MS, World, link};
+use support::{Host, Job, MS, World, config, link};
 
 const ALGORITHMS: [Algorithm; 3] = [Algorithm::Reno, Algorithm::Cubic, Algorithm::Bbr];
 
@@ -16,7 +16,7 @@ fn world(seed: u64, config: Config, send: (u64, u64), path: LinkConfig) -> World
         send,
         ..Job::default()
     };
-    let client = Host::client(Config { seed, ..config }, job(send.0));
+    let client = Host::client(config, job(send.0));
     let server = Host::server(config, job(send.1), 16, seed);
     World::new(seed, client, server, path, path)
 }
@@ -35,10 +35,7 @@ fn assert_complete(world: &World, send: (u64, u64)) {
 #[test]
 fn a_clean_path_carries_both_ways_and_closes() {
     for algorithm in ALGORITHMS {
-        let config = Config {
-            algorithm,
-            ..Config::default()
-        };
+        let config = config(algorithm);
         let send = (3_000_000, 1_000_000);
         let mut world = world(1, config, send, link(MS * 25, 100));
         assert_eq!(world.run_to_end(Duration::from_secs(200)), Stop::Done);
@@ -52,10 +49,7 @@ fn a_clean_path_carries_both_ways_and_closes() {
 fn a_bad_path_loses_nothing_of_the_stream() {
     for seed in seeds(0..6) {
         for algorithm in ALGORITHMS {
-            let config = Config {
-                algorithm,
-                ..Config::default()
-            };
+            let config = config(algorithm);
             let mut path = link(MS * 10, 50);
             path.faults = Faults {
                 loss: Chance::per_million(20_000),

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::congestion::Algorithm;
+use crate::congestion::Settings;
 use crate::segment::Pseudo;
 use crate::segment::options::WINDOW_SCALE_MAX;
 
@@ -66,7 +66,7 @@ pub struct Config {
     /// Bytes that may wait to be sent or acknowledged.
     pub send_buffer_max: u64,
     /// Congestion control.
-    pub algorithm: Algorithm,
+    pub congestion: Settings,
     /// Whether segments leave at a rate instead of in bursts.
     pub is_paced: bool,
     /// Whether small segments wait for the acknowledgement of earlier data (Nagle).
@@ -87,8 +87,6 @@ pub struct Config {
     pub delayed_ack: Duration,
     /// How long the side that closed first answers late segments: twice the segment lifetime.
     pub time_wait: Duration,
-    /// Jitter of this connection: not secret.
-    pub seed: u64,
     /// Where our timestamps start (RFC 7323 5.4: random, different for each peer).
     pub timestamp_offset: u32,
 }
@@ -105,7 +103,7 @@ impl Default for Config {
             receive_buffer: 128 * 1024,
             receive_buffer_max: 15 * 1024 * 1024,
             send_buffer_max: 16 * 1024 * 1024,
-            algorithm: Algorithm::default(),
+            congestion: Settings::default(),
             is_paced: true,
             is_nagle: false,
             is_sack: true,
@@ -116,7 +114,6 @@ impl Default for Config {
             user_timeout: None,
             delayed_ack: Duration::from_millis(40),
             time_wait: Duration::from_secs(60),
-            seed: 0,
             timestamp_offset: 0,
         }
     }

@@ -200,7 +200,7 @@ impl Connection {
         let mss = self.send_mss();
         let config = &self.config;
         self.sender
-            .set_agreed(config.algorithm, mss, self.agreed.is_sack, config.seed);
+            .set_agreed(&config.congestion, mss, self.agreed.is_sack);
     }
 
     /// The handshake is over.

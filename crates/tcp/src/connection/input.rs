@@ -234,7 +234,8 @@ impl Connection {
             echoed_at,
             is_duplicate,
         };
-        let is_ece = self.agreed.is_ecn && header.flags.has(Flags::ECE);
+        let is_syn = header.flags.has(Flags::SYN);
+        let is_ece = self.agreed.is_ecn && header.flags.has(Flags::ECE) && !is_syn;
         let outcome = self.sender.on_ack(now, &ack, is_ece);
         self.ecn.is_cwr_due |= is_ece;
         self.after_ack(now, &outcome);

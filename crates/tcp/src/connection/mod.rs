@@ -126,12 +126,7 @@ pub struct Connection {
 
 impl Connection {
     fn new(now: Instant, config: Config, state: State, local_initial: Seq) -> Self {
-        let sender = Sender::new(
-            config.algorithm,
-            u32::from(config.mss),
-            config.is_paced,
-            config.seed,
-        );
+        let sender = Sender::new(&config.congestion, u32::from(config.mss), config.is_paced);
         Self {
             state,
             error: None,

@@ -238,10 +238,7 @@ impl Connection {
         if !is_calm || available < wide + follows || nxt + wide + follows > edge {
             return None;
         }
-        if self.sender.cwnd() < self.sender.recovery().pipe() + wide + follows {
-            return None;
-        }
-        if !self.may_leave(now, wide) {
+        if self.sender.cwnd() < 2 * (wide + follows) || !self.may_leave(now, wide) {
             return None;
         }
         self.mtu.on_probe(nxt..nxt + wide, size);

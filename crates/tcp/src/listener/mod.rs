@@ -12,6 +12,7 @@ use core::time::Duration;
 use fullbore_base::Instant;
 
 use self::cookie::Cookies;
+use crate::congestion::Settings;
 use crate::connection::handshake_answer;
 use crate::connection::{Accepted, Agreed, Config, Connection};
 use crate::isn::{Generator, Randomness, Tuple};
@@ -116,7 +117,10 @@ impl Listener {
                 Pseudo::Addresses { .. } => Pseudo::between(tuple.local.0, tuple.remote.0),
             },
             timestamp_offset: offset,
-            seed: u64::from(offset),
+            congestion: Settings {
+                seed: u64::from(offset),
+                ..self.config.connection.congestion
+            },
             ..self.config.connection
         }
     }

@@ -6,6 +6,9 @@
 use core::time::Duration;
 use fullbore_base::Instant;
 
+/// How many round trips of data may lie behind a hole: a repair that is lost twice.
+const SPAN_ROUND_TRIPS: u64 = 8;
+
 /// The receiver's measure of one connection.
 #[derive(Clone, Debug)]
 pub struct Autotune {
@@ -73,20 +76,33 @@ impl Autotune {
         }
     }
 
+    /// `span` bytes lie behind a hole. Its repair takes a round trip or two, in which the window is
+    /// to stay open: up to [`SPAN_ROUND_TRIPS`] of what the application takes in one. O(1).
+    pub fn on_span(&mut self, span: u64) {
+        let bound = self.space.saturating_mul(SPAN_ROUND_TRIPS);
+        let wanted = span.saturating_mul(2).min(bound);
+        self.target = wanted.min(self.max).max(self.target);
+    }
+
     /// The application took `bytes`. O(1).
     pub fn on_taken(&mut self, now: Instant, bytes: u64, mss: u64) {
         self.taken += bytes;
         let Some(rtt) = self.rtt else {
             return;
         };
-        if now - self.since < rtt {
+        let elapsed = now - self.since;
+        if elapsed < rtt {
             return;
         }
+        // What a repaired hole releases at once came in many round trips.
+        let scaled = u128::from(self.taken) * rtt.as_nanos() / elapsed.as_nanos().max(1);
+        self.taken = u64::try_from(scaled).unwrap_or(self.taken);
         if self.taken > self.space {
-            // Twice what a round trip brought, plus what may come while this is told: the sender
-            // may double again in the next.
-            let growth = self.taken.saturating_mul(2) / self.space.max(1);
-            let wanted = self.taken * 2 * growth.clamp(1, 2) + 16 * mss;
+            // Twice what a round trip brought; and as it grew, so it may grow while this is told.
+            let (taken, space) = (self.taken, self.space.max(1));
+            let grown = u128::from(2 * taken) * u128::from(taken - space) / u128::from(space);
+            let grown = u64::try_from(grown).unwrap_or(u64::MAX).min(2 * taken);
+            let wanted = 2 * taken + grown + 16 * mss;
             self.target = wanted.clamp(self.target, self.max);
             self.space = self.taken;
         }
@@ -120,13 +136,25 @@ mod tests {
         let mut tune = Autotune::new(64 << 10, 64 << 20);
         tune.on_rtt(MS * 100);
         for round in 1..100u32 {
-            tune.on_taken(Instant::ZERO + MS * (100 * round), 1 << 20, 1448);
+            let bytes = (30_000 + 100_000 * u64::from(round)).min(1 << 20);
+            tune.on_taken(Instant::ZERO + MS * (100 * round), bytes, 1448);
         }
         assert!(
             (2 << 20..5 << 20).contains(&tune.target()),
             "{}",
             tune.target()
         );
+    }
+
+    #[test]
+    fn a_hole_grows_the_buffer_up_to_some_round_trips_of_what_is_taken() {
+        let mut tune = Autotune::new(64 << 10, 64 << 20);
+        tune.on_rtt(MS * 100);
+        tune.on_taken(Instant::ZERO + MS * 100, 100_000, 1448);
+        tune.on_span(300_000);
+        assert_eq!(tune.target(), 600_000);
+        tune.on_span(50 << 20);
+        assert_eq!(tune.target(), 800_000);
     }
 
     #[test]

@@ -120,6 +120,10 @@ impl Receiver {
             let len = usize::try_from(kept_end - from).expect("inside the segment");
             self.ring.write(from, &bytes[skip..skip + len]);
         }
+        if self.reassembly.has_holes() {
+            self.autotune
+                .on_span(self.ring.end() - self.reassembly.rcv_nxt());
+        }
         if arrival.advanced > 0 {
             let nxt = self.reassembly.rcv_nxt();
             self.autotune.on_data(now, nxt, self.edge);

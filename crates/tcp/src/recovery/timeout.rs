@@ -53,6 +53,8 @@ impl Recovery {
         }
         if self.tlp.due().is_some_and(|at| at <= now) {
             self.tlp.disarm();
+            // RFC 8985 7.3: the timer that the probe stands in for starts anew.
+            self.rto_from = Some(now);
             return Some(Expired::Probe);
         }
         let is_rto = !self.board.is_empty() && self.rto_at().is_some_and(|at| at <= now);

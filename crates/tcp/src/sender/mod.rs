@@ -10,7 +10,7 @@ pub use pacer::Pacer;
 use core::time::Duration;
 use fullbore_base::{Instant, Rate};
 
-use crate::congestion::{Acked, Algorithm, Cause, Controller};
+use crate::congestion::{Acked, Cause, Controller, Settings};
 use crate::recovery::prr::{Progress, Prr};
 use crate::recovery::{Ack, Expired, Outcome, Phase, Recovery};
 use crate::scoreboard::Id;
@@ -52,10 +52,10 @@ pub struct Sender {
 impl Sender {
     /// Nothing sent yet.
     #[must_use]
-    pub fn new(algorithm: Algorithm, mss: u32, is_paced: bool, seed: u64) -> Self {
+    pub fn new(settings: &Settings, mss: u32, is_paced: bool) -> Self {
         Self {
             recovery: Recovery::new(mss, false),
-            controller: Controller::new(algorithm, mss, seed),
+            controller: Controller::new(settings, mss),
             mss: u64::from(mss),
             is_paced,
             pacer: Pacer::default(),
@@ -88,10 +88,10 @@ impl Sender {
     }
 
     /// What the handshake agreed.
-    pub fn set_agreed(&mut self, algorithm: Algorithm, mss: u32, is_sack: bool, seed: u64) {
+    pub fn set_agreed(&mut self, settings: &Settings, mss: u32, is_sack: bool) {
         self.mss = u64::from(mss);
         self.recovery.set_agreed(mss, is_sack);
-        self.controller = Controller::new(algorithm, mss, seed);
+        self.controller = Controller::new(settings, mss);
     }
 
     /// The largest segment changed. O(segments outstanding) when it shrank: they are cut anew.
@@ -287,7 +287,10 @@ impl Sender {
     fn tell_acked(&mut self, now: Instant, outcome: &Outcome) {
         let is_recovering = self.recovery.phase() != Phase::Open;
         let is_fast = matches!(self.recovery.phase(), Phase::Fast { .. });
-        if is_fast && self.controller.get().uses_prr() {
+        // RFC 5681 2 and 3042: a duplicate does not change the window; in recovery, PRR does.
+        // The one that ends a recovery leaves the window at its aim.
+        let is_held = is_fast || outcome.has_left || outcome.applied.acked_bytes == 0;
+        if is_held && self.controller.get().uses_prr() {
             return;
         }
         let acked = Acked {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fullbore_base::{Instant, Rate, Rng};
 use fullbore_sim::{LinkConfig, Net, Node, NodeId, Payload, Stop};
+use fullbore_tcp::congestion::{Algorithm, Settings};
 use fullbore_tcp::connection::{Config, Connection, Event, Info};
 use fullbore_tcp::isn::{Randomness, Tuple};
 use fullbore_tcp::listener::{Heard, ListenConfig, Listener};
@@ -373,6 +374,17 @@ fn check(host: &Host) {
     assert!(info.retransmitted_bytes <= info.pipe_bytes);
     assert!(info.snd_cwnd > 0);
     assert!(info.unread_bytes <= info.rcv_space + 256);
+}
+
+/// What connections use unless a test says otherwise, with this congestion control.
+pub fn config(algorithm: Algorithm) -> Config {
+    Config {
+        congestion: Settings {
+            algorithm,
+            ..Settings::default()
+        },
+        ..Config::default()
+    }
 }
 
 pub fn link(delay: Duration, mbit: u64) -> LinkConfig {

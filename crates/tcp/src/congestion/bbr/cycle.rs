@@ -5,7 +5,7 @@
 use core::time::Duration;
 use fullbore_base::Instant;
 
-use super::model::{BETA_PERCENT, LOSS_THRESH_PERCENT, rate_of};
+use super::model::{BETA_PERCENT, rate_of};
 use super::{Bbr, State, UNLIMITED};
 use crate::congestion::Acked;
 use crate::recovery::Lost;
@@ -89,7 +89,7 @@ impl Bbr {
         }
         let round = self.model.round_count;
         let began = *self.cycle.loss_round.get_or_insert(round);
-        let is_high = acked.sample.lost * 100 > acked.sample.tx_in_flight * LOSS_THRESH_PERCENT;
+        let is_high = self.is_too_high(acked.sample.lost, acked.sample.tx_in_flight);
         let is_many = self.model.loss_events >= STARTUP_LOSS_EVENTS;
         if round > began && is_high && is_many {
             self.model.is_full_bw_reached = true;
@@ -199,7 +199,7 @@ impl Bbr {
             }
         }
         let sample = acked.sample;
-        if is_too_high(sample.lost, sample.tx_in_flight) {
+        if self.is_too_high(sample.lost, sample.tx_in_flight) {
             return;
         }
         if self.model.inflight_longterm == UNLIMITED {
@@ -244,10 +244,10 @@ impl Bbr {
         }
         let lost_since = lost.lost_total - lost.snapshot.lost;
         let in_flight = lost.snapshot.in_flight;
-        if !is_too_high(lost_since, in_flight) {
+        if !self.is_too_high(lost_since, in_flight) {
             return;
         }
-        let at_loss = inflight_at_loss(in_flight, lost_since, lost.bytes);
+        let at_loss = self.inflight_at_loss(in_flight, lost_since, lost.bytes);
         // BBRHandleInflightTooHigh.
         self.cycle.has_probe_samples = false;
         if !lost.snapshot.is_app_limited {
@@ -315,18 +315,18 @@ impl Bbr {
             self.state = State::ProbeBwCruise;
         }
     }
-}
 
-const fn is_too_high(lost: u64, in_flight: u64) -> bool {
-    lost * 100 > in_flight * LOSS_THRESH_PERCENT
-}
+    const fn is_too_high(&self, lost: u64, in_flight: u64) -> bool {
+        lost * 100 > in_flight * self.loss_percent
+    }
 
-/// BBRInflightAtLoss: how much was in flight when losses went over the threshold, inside the segment
-/// of `size` that showed it.
-fn inflight_at_loss(in_flight: u64, lost: u64, size: u64) -> u64 {
-    let in_flight_before = in_flight.saturating_sub(size);
-    let lost_before = lost.saturating_sub(size);
-    let allowed = in_flight_before * LOSS_THRESH_PERCENT;
-    let prefix = allowed.saturating_sub(lost_before * 100) / (100 - LOSS_THRESH_PERCENT);
-    in_flight_before + prefix
+    /// BBRInflightAtLoss: how much was in flight when losses went over the threshold, inside the
+    /// segment of `size` that showed it.
+    const fn inflight_at_loss(&self, in_flight: u64, lost: u64, size: u64) -> u64 {
+        let in_flight_before = in_flight.saturating_sub(size);
+        let lost_before = lost.saturating_sub(size);
+        let allowed = in_flight_before * self.loss_percent;
+        let prefix = allowed.saturating_sub(lost_before * 100) / (100 - self.loss_percent);
+        in_flight_before + prefix
+    }
 }

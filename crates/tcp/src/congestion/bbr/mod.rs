@@ -19,7 +19,7 @@ use fullbore_base::{Instant, Rate, Rng};
 
 use self::cycle::Cycle;
 use self::model::Model;
-use super::{Acked, Cause, Control, initial_window};
+use super::{Acked, Cause, Control, Settings, initial_window};
 use crate::recovery::Lost;
 
 /// Gains are in percent.
@@ -31,6 +31,8 @@ const PROBE_RTT_CWND_GAIN: u64 = 50;
 /// Paced a little under the model, so that a queue drains on the whole.
 const PACING_MARGIN_PERCENT: u64 = 1;
 const MIN_PIPE_SEGMENTS: u64 = 4;
+/// A path that loses more is not one that a sender should go on filling.
+const LOSS_PERCENT_MAX: u64 = 20;
 /// No limit known.
 const UNLIMITED: u64 = u64::MAX;
 /// What a burst may hold: a millisecond's worth, at most this.
@@ -61,6 +63,8 @@ pub enum State {
 #[derive(Clone, Debug)]
 pub struct Bbr {
     mss: u64,
+    /// LossThresh: losses up to this are no signal.
+    loss_percent: u64,
     state: State,
     model: Model,
     cycle: Cycle,
@@ -76,17 +80,18 @@ pub struct Bbr {
 }
 
 impl Bbr {
-    /// In Startup. `seed` decides when it probes.
+    /// In Startup.
     #[must_use]
-    pub fn new(mss: u32, seed: u64) -> Self {
+    pub fn new(settings: &Settings, mss: u32) -> Self {
         let mss = u64::from(mss);
         let cwnd = initial_window(mss);
         let mut bbr = Self {
             mss,
+            loss_percent: u64::from(settings.loss_percent).min(LOSS_PERCENT_MAX),
             state: State::Startup,
             model: Model::default(),
             cycle: Cycle::default(),
-            rng: Rng::seeded(seed),
+            rng: Rng::seeded(settings.seed),
             cwnd,
             prior_cwnd: 0,
             pacing_rate: 0,

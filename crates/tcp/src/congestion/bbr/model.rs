@@ -14,8 +14,6 @@ const MIN_RTT_FILTER: Duration = Duration::from_secs(10);
 pub const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(5);
 /// Round trips over which acknowledgements that come in clumps are remembered.
 const EXTRA_ACKED_ROUNDS: u64 = 10;
-/// A loss under these two percent is no signal.
-pub const LOSS_THRESH_PERCENT: u64 = 2;
 /// What is left of a short-term bound after a round with losses.
 pub const BETA_PERCENT: u64 = 70;
 

@@ -1,0 +1,75 @@
+//! Whether the peer lives: keepalive (RFC 9293 section 3.8.4), user timeout (RFC 5482).
+
+#[path = "support/script.rs"]
+mod script;
+
+use fullbore_tcp::connection::{Config, Error, Keepalive, State};
+use script::{Script, config};
+use std::time::Duration;
+
+fn asking() -> Config {
+    Config {
+        keepalive: Some(Keepalive {
+            idle: Duration::from_secs(30),
+            interval: Duration::from_secs(5),
+            count_max: 3,
+        }),
+        ..config()
+    }
+}
+
+#[test]
+fn an_idle_peer_is_asked_and_its_answer_is_enough() {
+    let mut script = Script::established(asking());
+    script.sends_after(30_000, ". 0:0 ack 1");
+    script.gets(". 1:1 ack 1");
+    script.sends_nothing();
+    script.sends_after(30_000, ". 0:0 ack 1");
+    assert_eq!(script.connection.state(), State::Established);
+}
+
+#[test]
+fn a_peer_that_does_not_answer_is_given_up_after_three_questions() {
+    let mut script = Script::established(asking());
+    script.sends_after(30_000, ". 0:0 ack 1");
+    script.sends_after(5000, ". 0:0 ack 1");
+    script.sends_after(5000, ". 0:0 ack 1");
+    script.wait(4999);
+    assert_eq!(script.connection.error(), None);
+    script.wait(1);
+    assert_eq!(script.connection.error(), Some(Error::TimedOut));
+}
+
+#[test]
+fn our_own_questions_are_answered() {
+    let mut script = Script::established(config());
+    script.gets(". 0:0 ack 1");
+    script.sends(". 1:1 ack 1");
+}
+
+#[test]
+fn nobody_is_asked_unless_that_is_configured() {
+    let mut script = Script::established(config());
+    script.wait(3_600_000);
+    assert_eq!(script.connection.state(), State::Established);
+}
+
+#[test]
+fn a_user_timeout_ends_a_connection_whose_data_is_not_acknowledged() {
+    let mut script = Script::established(Config {
+        user_timeout: Some(Duration::from_secs(10)),
+        ..config()
+    });
+    script.wait(60_000);
+    assert_eq!(script.connection.error(), None, "nothing waits");
+    script.write(100);
+    let start = script.ms();
+    let _ = script.drain();
+    while script.connection.error().is_none() {
+        script.now = script.connection.poll_timeout().expect("a timer runs");
+        script.connection.handle_timeout(script.now);
+        let _ = script.drain();
+    }
+    assert_eq!(script.connection.error(), Some(Error::TimedOut));
+    assert_eq!(script.ms() - start, 10_000);
+}
