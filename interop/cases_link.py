@@ -115,3 +115,19 @@ def link_exit_code(c):
     assert code == 127 and "exit code 3" in output, output
     code, output = c.run(link(c, "-q", "--congestion", "no-such", "--", "true"), ok=False)
     assert code == 127 and "the kernel has" in output, output
+
+
+@case("link-user-namespace")
+def link_user_namespace(c):
+    """Whoever may be root of a namespace of their own needs no other root."""
+    if c.run(["unshare", "-Ur", "true"], ok=None)[0] != 0:
+        print("this machine gives no user namespaces: nothing to test")
+        return
+    command = ["unshare", "-Ur", c.binary, "lab", "link", "--rtt", "40ms", "--far", f"python3 {PROBE} serve"]
+    # Echoes of a datagram, and a flood that a slow link cuts short.
+    command += ["--rate", "10mbit", "--far-port", "7", "--", "python3", PROBE, "measure", "1000", "1250000"]
+    out = c.folder / "found.json"
+    with open(out, "wb") as file:
+        c.run(command, stdout=file)
+    found = json.loads(out.read_text())
+    assert found["is_same"] and found["rtt"] >= 0.04, found

@@ -118,12 +118,32 @@ fn help_shows_every_flag_and_examples() {
         "serve",
         "sftp-server",
         "demo",
+        "lab",
         "hash-password",
         "completions",
         "Examples:",
     ] {
         assert!(help.contains(command), "{command} is missing:\n{help}");
     }
+}
+
+#[test]
+fn a_link_that_makes_no_sense_is_refused_before_anything_is_made() {
+    for (wrong, why) in [
+        (["--rate", "320"], "a rate ends in"),
+        (["--rtt", "200"], "a time ends in"),
+        (["--loss", "200%"], "at most 100%"),
+        (["--queue", "1x"], "a size ends in"),
+        (["--mtu", "100"], "--mtu is 576 to"),
+        (["--seed", "x"], "--seed"),
+    ] {
+        let output = fullbore(&[&["lab", "link"], &wrong[..], &["--", "true"]].concat());
+        assert_eq!(output.status.code(), Some(1), "{wrong:?}");
+        let stderr = text(&output.stderr);
+        assert!(stderr.contains(why), "{wrong:?}: {stderr}");
+    }
+    let stderr = text(&fullbore(&["lab", "link", "--rtt", "1ms"]).stderr);
+    assert!(stderr.contains("<CMD>"), "{stderr}");
 }
 
 #[test]
