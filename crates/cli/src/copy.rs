@@ -4,11 +4,12 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-use fullbore::client::{self, Ahead, Asker, Context, Error, Reconnect};
+use fullbore::client::{self, Ahead, Asker, Context, Error, Master, Reconnect};
 use fullbore::config::prompt::Prompter;
 use fullbore::config::ssh_config::{self, HostConfig, LogLevel, Request};
 use fullbore::config::{Environment, text};
 use fullbore::driver::clock::Clock;
+use fullbore::driver::detach::Split;
 use fullbore::driver::environment::Machine;
 use fullbore::driver::local::LocalSide;
 use fullbore::driver::signals::raise_file_limit;
@@ -17,6 +18,7 @@ use fullbore::transfer::{Event, Fault, FaultKind, Observer, Run, SftpSide, Side,
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
+use crate::master;
 use crate::output;
 use crate::plan::{CopyPlan, Place, Report, Source};
 use crate::progress::Progress;
@@ -42,6 +44,11 @@ pub(crate) fn run(plan: &CopyPlan) -> Exit {
             return Exit::Connection;
         }
     };
+    let background = match master::split_for(hosts.iter().map(|(_, config)| config)) {
+        Some(Split::Front(code)) => return Exit::Code(code),
+        Some(Split::Back(background)) => Some(background),
+        None => None,
+    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -53,13 +60,35 @@ pub(crate) fn run(plan: &CopyPlan) -> Exit {
         }
     };
     let tasks = tokio::task::LocalSet::new();
+    let mut masters = Vec::new();
+    let kept = background.is_some().then_some(&mut masters);
+    let work = copy(plan, &hosts, &progress, kept);
     let exit = tasks.block_on(
         &runtime,
-        until_interrupted(&progress, watched(&progress, copy(plan, &hosts, &progress))),
+        until_interrupted(&progress, watched(&progress, work)),
     );
+    if let Some(background) = background.filter(|_| !masters.is_empty()) {
+        background.leave(exit.code());
+        tasks.block_on(&runtime, stay(masters));
+    }
     // A question may still be open on a thread that nobody can end.
     runtime.shutdown_background();
     exit
+}
+
+/// Shares connections until nobody wants them any more.
+async fn stay(masters: Vec<Master>) {
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
+        return;
+    };
+    let mut all = tokio::task::JoinSet::new();
+    for master in masters {
+        all.spawn_local(master.run());
+    }
+    tokio::select! {
+        () = async { while all.join_next().await.is_some() {} } => {}
+        _ = terminate.recv() => {}
+    }
 }
 
 /// Lets `progress` look at the connections while `work` goes on.
@@ -212,9 +241,16 @@ impl<'a> Sessions<'a> {
         false
     }
 
-    /// Says goodbye, to those who still listen.
-    async fn close(self) {
-        for (_, side) in &self.open {
+    /// Says goodbye, to those who still listen; but for connections that are `kept` for others.
+    async fn close(self, mut kept: Option<&mut Vec<Master>>) {
+        for (place, side) in &self.open {
+            let host = self.hosts.iter().find(|(known, _)| known == place);
+            if let (Some(kept), Some((_, host))) = (&mut kept, host)
+                && let Some(master) = master::master(host, side.sftp().connection())
+            {
+                kept.push(master);
+                continue;
+            }
             let closed = side.sftp().connection().close();
             let _ = tokio::time::timeout(GOODBYE_TIMEOUT, closed).await;
         }
@@ -237,7 +273,12 @@ fn prefix(place: &Place, config: &HostConfig) -> String {
     }
 }
 
-async fn copy(plan: &CopyPlan, hosts: &Hosts, progress: &Progress) -> Exit {
+async fn copy(
+    plan: &CopyPlan,
+    hosts: &Hosts,
+    progress: &Progress,
+    kept: Option<&mut Vec<Master>>,
+) -> Exit {
     let mut sessions = Sessions::new(plan, hosts, progress);
     // All connections first: nothing is begun that cannot be ended.
     let places = plan.sources.iter().map(|source| &source.place);
@@ -257,7 +298,7 @@ async fn copy(plan: &CopyPlan, hosts: &Hosts, progress: &Progress) -> Exit {
             Err(_) => Exit::Connection,
         },
     };
-    sessions.close().await;
+    sessions.close(kept).await;
     exit
 }
 

@@ -8,6 +8,7 @@ mod copy;
 mod doctor;
 mod exit;
 mod lab;
+mod master;
 mod output;
 mod plan;
 mod progress;
@@ -59,6 +60,7 @@ fn run(arguments: &[OsString]) -> Exit {
         Ok(Task::HashPassword) => serve::hash_password(),
         Ok(Task::Demo) => demo(),
         Ok(Task::Lab(values)) => lab::run(values),
+        Ok(Task::Master(values)) => master::run(&values),
         Ok(Task::Completions(shell)) => args::print_completions(shell),
         Ok(Task::Printed(exit)) => exit,
         Err(why) => exit::usage(&why),

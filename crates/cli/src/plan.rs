@@ -4,8 +4,10 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
-use fullbore::config::destination::Location;
-use fullbore::config::ssh_config::ConfigFile;
+use fullbore::client;
+use fullbore::config::destination::{Location, Remote};
+use fullbore::config::ssh_config::{self, ConfigFile, HostConfig, Request};
+use fullbore::driver::environment::Machine;
 use fullbore::transfer::Options;
 use fullbore::transfer::lanes::{Caps, default_caps};
 
@@ -175,6 +177,50 @@ pub(crate) fn config_file(connection: &ConnectionValues) -> ConfigFile {
         None => ConfigFile::UserAndSystem,
         Some(file) if file.as_os_str().eq_ignore_ascii_case("none") => ConfigFile::None,
         Some(file) => ConfigFile::Only(file.clone()),
+    }
+}
+
+/// What the configuration says of a host, behind the `flags`.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub(crate) fn resolve(
+    connection: &ConnectionValues,
+    remote: &Remote,
+    flags: Vec<String>,
+) -> Result<HostConfig, String> {
+    let port = remote.port.map(|port| format!("Port={port}"));
+    let options: Vec<String> = port.into_iter().chain(flags).collect();
+    let request = Request {
+        host: &remote.host,
+        user: remote.user.as_deref(),
+        options: &options,
+        config_file: config_file(connection),
+    };
+    let defaults = client::algorithm_defaults();
+    ssh_config::resolve(&Machine, &defaults, &request).map_err(|error| error.to_string())
+}
+
+/// A host as it is named on the command line, with or without a colon or a folder behind it; `command`
+/// is whose argument it is.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub(crate) fn remote(command: &str, host: &OsStr) -> Result<Remote, String> {
+    let parsed =
+        |word: &OsStr| Location::parse(word).map_err(|error| format!("{command}: {error}"));
+    if let Location::Remote(remote) = parsed(host)? {
+        return Ok(remote);
+    }
+    // A bare name is a host: nothing else is asked for.
+    let mut with_colon = host.to_owned();
+    with_colon.push(":");
+    match parsed(&with_colon)? {
+        Location::Remote(remote) => Ok(remote),
+        Location::Local(_) => Err(format!(
+            "{command}: {} is no host; write [user@]host or [user@]host:folder",
+            host.display()
+        )),
     }
 }
 

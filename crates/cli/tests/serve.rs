@@ -306,3 +306,40 @@ fn the_demonstration_is_right() {
         assert!(adaptive < fixed, "{direction}: {stdout}");
     }
 }
+
+#[test]
+fn a_copy_leaves_its_connection_to_later_ones_until_it_is_stopped() {
+    let place = Place::new("master");
+    let server = place.serve(&[]);
+    std::fs::write(place.at("a"), b"over one connection").expect("written");
+    let path = format!("ControlPath={}", place.at("run/master"));
+    let options = [
+        "-o",
+        "ControlMaster=auto",
+        "-o",
+        "ControlPersist=60",
+        "-o",
+        &path,
+    ];
+    let copy = |from: &str, to: &str| {
+        let arguments = [&options[..], &[from, to]].concat();
+        place.copy(&server, &arguments).status.code()
+    };
+    assert_eq!(copy(&place.at("a"), "127.0.0.1:b"), Some(0));
+    // Without the key nobody can log in any more.
+    std::fs::rename(place.at("key"), place.at("key-aside")).expect("renamed");
+    assert_eq!(copy("127.0.0.1:b", &place.at("c")), Some(0));
+    let copied = std::fs::read(place.at("c")).expect("there");
+    assert_eq!(copied, b"over one connection");
+    let master = |task: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_fullbore"))
+            .args(["master", "-F", "none", "-P", &server.port])
+            .args(options)
+            .args([task, "127.0.0.1"])
+            .output();
+        output.expect("the program runs").status.code()
+    };
+    let codes = ["check", "stop", "check", "stop"].map(master);
+    assert_eq!(codes, [Some(0), Some(0), Some(255), Some(255)]);
+    assert_eq!(copy("127.0.0.1:b", &place.at("d")), Some(255));
+}

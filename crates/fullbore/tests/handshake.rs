@@ -12,9 +12,10 @@ use std::fs;
 use std::rc::Rc;
 use std::time::Duration;
 
-use fullbore::client::{Context, SftpConfig, connect_ahead};
-use fullbore::config::ssh_config::HostConfig;
+use fullbore::client::{self, Context, Master, SftpConfig, connect_ahead};
+use fullbore::config::ssh_config::{HostConfig, Persist};
 use fullbore::driver::local::LocalSide;
+use fullbore::driver::local_socket::LocalListener;
 use fullbore::transfer::{Event, Observer, Options, Run, SftpSide, glob, questions};
 use fullbore_base::Instant;
 use fullbore_sim::Endpoint;
@@ -322,5 +323,131 @@ fn many_files_together_take_no_longer_than_one() {
             took.push(legs(started.elapsed()));
         }
         assert_eq!(took[0], took[1]);
+    });
+}
+
+/// Options by which a connection is left for others.
+fn sharing(bench: &Bench) -> [String; 3] {
+    [
+        "ControlMaster=auto".to_owned(),
+        "ControlPersist=60".to_owned(),
+        format!("ControlPath={}", bench.here.file("run/master").display()),
+    ]
+}
+
+/// A first command's connection, shared with others from now on.
+async fn share(bench: &Bench, host: &HostConfig) -> tokio::task::JoinHandle<()> {
+    let side = bench.session(host).await;
+    assert!(!side.sftp().connection().is_shared());
+    let sharing = host.connection.sharing.as_ref().unwrap();
+    let connection = side.sftp().connection().clone();
+    let master = Master::new(connection, sharing, sharing.persist.unwrap()).unwrap();
+    let task = tokio::task::spawn_local(master.run());
+    // The session that is kept in advance.
+    tokio::time::sleep(6 * LEG).await;
+    task
+}
+
+#[test]
+fn a_command_over_a_shared_connection_takes_two_round_trips_to_its_first_byte() {
+    for kind in [OURS, OPENSSH] {
+        simulate(async {
+            let bench = Bench::new(kind).await;
+            bench.there.write("x", b"far away");
+            let options = sharing(&bench);
+            let host = bench.host(&options.each_ref().map(String::as_str));
+            let master = share(&bench, &host).await;
+            for _ in 0..3 {
+                // No TCP, no login: the requests, and READ.
+                assert_eq!(bench.get(&host).await, Legs(round_trips(2).0 + 2));
+                tokio::time::sleep(6 * LEG).await;
+            }
+            assert_eq!(
+                client::master_of(&host),
+                Some(std::process::id().cast_signed())
+            );
+            // Nobody has used it for a minute: it ends, and commands connect by themselves.
+            let idle = Virtual::now();
+            master.await.unwrap();
+            let idle = idle.elapsed().as_secs();
+            assert!((59..62).contains(&idle), "{idle} s");
+            assert_eq!(client::master_of(&host), None);
+            assert!(bench.get(&host).await.0 >= round_trips(4).0);
+        });
+    }
+}
+
+#[test]
+fn several_commands_share_a_connection_at_once_both_ways() {
+    simulate(async {
+        let bench = Bench::new(OPENSSH).await;
+        let options = sharing(&bench);
+        let host = bench.host(&options.each_ref().map(String::as_str));
+        let _master = share(&bench, &host).await;
+        let copies = (0..4).map(|i| {
+            let (bench, host) = (&bench, &host);
+            async move {
+                let side = bench.session(host).await;
+                let sftp = side.sftp();
+                assert!(sftp.connection().is_shared());
+                let name = format!("copy{i}");
+                // Not all of it fits into the windows on the way.
+                let content = support::bytes(9_000_000 + i);
+                let there = bench.there.file(&name);
+                let path = format!("/{name}");
+                let near = Folder::new(&name);
+                support::round_trip(sftp, &near, &path, &there, &content).await;
+            }
+        });
+        let mut copies: Vec<_> = copies.map(Box::pin).collect();
+        std::future::poll_fn(|cx| {
+            copies.retain_mut(|copy| copy.as_mut().poll(cx).is_pending());
+            match copies.is_empty() {
+                true => std::task::Poll::Ready(()),
+                false => std::task::Poll::Pending,
+            }
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_shared_connection_that_does_not_answer_is_done_without() {
+    simulate(async {
+        let bench = Bench::new(OURS).await;
+        bench.there.write("x", b"far away");
+        let options = sharing(&bench);
+        let host = bench.host(&options.each_ref().map(String::as_str));
+        let socket = &host.connection.sharing.as_ref().unwrap().socket;
+        // Nobody at all, a socket that nobody listens on any more, and one that is not served.
+        assert_eq!(bench.get(&host).await, round_trips(5));
+        let listener = LocalListener::bind(socket).unwrap();
+        fs::rename(socket, bench.here.file("aside")).unwrap();
+        drop(listener);
+        fs::rename(bench.here.file("aside"), socket).unwrap();
+        assert_eq!(bench.get(&host).await, round_trips(4));
+        let _listener = LocalListener::bind(socket).unwrap();
+        let waited = Legs(10_000 / LEG.as_millis());
+        assert_eq!(bench.get(&host).await, Legs(round_trips(4).0 + waited.0));
+    });
+}
+
+#[test]
+fn a_connection_that_dies_ends_its_clients_and_is_shared_no_more() {
+    simulate(async {
+        let bench = Bench::new(OURS).await;
+        let options = sharing(&bench);
+        let host = bench.host(&options.each_ref().map(String::as_str));
+        let first = bench.session(&host).await;
+        let sharing = host.connection.sharing.as_ref().unwrap();
+        let connection = first.sftp().connection().clone();
+        let master = Master::new(connection, sharing, Persist::Forever).unwrap();
+        let master = tokio::task::spawn_local(master.run());
+        let client = bench.session(&host).await;
+        assert!(client.sftp().connection().is_shared());
+        first.sftp().connection().close().await;
+        master.await.unwrap();
+        assert!(client.sftp().stat(b".").await.is_err());
+        assert!(!bench.session(&host).await.sftp().connection().is_shared());
     });
 }

@@ -3,6 +3,7 @@
 mod copy;
 mod doctor;
 mod lab;
+mod master;
 mod serve;
 
 use std::ffi::OsString;
@@ -12,6 +13,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 pub(crate) use copy::{ConnectionValues, CopyValues};
 pub(crate) use doctor::DoctorValues;
 pub(crate) use lab::{LabValues, Scenario, ScenarioValues};
+pub(crate) use master::{MasterTask, MasterValues};
 pub(crate) use serve::{FLAGS as SERVE_FLAGS, Kind, ServeValues};
 
 use crate::exit::Exit;
@@ -31,6 +33,8 @@ pub(crate) enum Task {
     Demo,
     /// `lab`
     Lab(LabValues),
+    /// `master`
+    Master(MasterValues),
     /// `completions`
     Completions(clap_complete::Shell),
     /// Help or the version was asked for, and has been printed.
@@ -69,6 +73,7 @@ pub(crate) fn command() -> Command {
             "Shows it all on this machine: a private server, copies up and down, over an emulated link too",
         ))
         .subcommand(lab::command())
+        .subcommand(master::command())
         .subcommand(sftp_server_command())
         .subcommand(completions_command())
 }
@@ -116,6 +121,7 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Task, String> {
         "serve" => Ok(Task::Serve(ServeValues::from_matches(matches))),
         "hash-password" => Ok(Task::HashPassword),
         "demo" => Ok(Task::Demo),
+        "master" => Ok(Task::Master(MasterValues::from_matches(matches))),
         "lab" => LabValues::from_matches(matches).map(Task::Lab),
         "completions" => shell(matches).map(Task::Completions),
         other => Err(format!("\"{other}\" cannot be used here")),

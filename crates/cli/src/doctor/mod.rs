@@ -7,9 +7,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fullbore::client::{self, Asker, Context, Error, Examination};
-use fullbore::config::destination::{Location, Remote};
+use fullbore::config::destination::Remote;
 use fullbore::config::prompt::Prompter;
-use fullbore::config::ssh_config::{self, HostConfig, Request};
+use fullbore::config::ssh_config::HostConfig;
 use fullbore::config::{Environment, text};
 use fullbore::driver::clock::Clock;
 use fullbore::driver::environment::Machine;
@@ -27,7 +27,7 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Examines.
 pub(crate) fn run(values: &DoctorValues) -> Exit {
-    let remote = match place(values) {
+    let remote = match plan::remote("doctor", &values.place) {
         Ok(remote) => remote,
         Err(why) => return exit::usage(&why),
     };
@@ -51,37 +51,12 @@ pub(crate) fn run(values: &DoctorValues) -> Exit {
     exit
 }
 
-/// The host, with or without a folder behind it.
-fn place(values: &DoctorValues) -> Result<Remote, String> {
-    match Location::parse(&values.place).map_err(|error| format!("doctor: {error}"))? {
-        Location::Remote(remote) => Ok(remote),
-        Location::Local(_) => {
-            // A bare name is a host: there is nothing else to examine.
-            let mut with_colon = values.place.clone();
-            with_colon.push(":");
-            match Location::parse(&with_colon).map_err(|error| format!("doctor: {error}"))? {
-                Location::Remote(remote) => Ok(remote),
-                Location::Local(_) => Err(format!(
-                    "doctor: {} is no host; write [user@]host or [user@]host:folder",
-                    values.place.display()
-                )),
-            }
-        }
-    }
-}
-
 fn configure(values: &DoctorValues, remote: &Remote) -> Result<HostConfig, String> {
-    let port = remote.port.map(|port| format!("Port={port}"));
     let flags = plan::ssh_options(&values.connection, values.verbosity, false);
-    let options: Vec<String> = port.into_iter().chain(flags).collect();
-    let request = Request {
-        host: &remote.host,
-        user: remote.user.as_deref(),
-        options: &options,
-        config_file: plan::config_file(&values.connection),
-    };
-    let defaults = client::algorithm_defaults();
-    ssh_config::resolve(&Machine, &defaults, &request).map_err(|error| error.to_string())
+    let mut host = plan::resolve(&values.connection, remote, flags)?;
+    // The way there is to be measured, not the way to another process.
+    host.connection.sharing = None;
+    Ok(host)
 }
 
 fn no_connection(values: &DoctorValues, why: &str) -> Exit {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fullbore_ssh::Connection as Ssh;
-use fullbore_ssh::config::TransportConfig;
+use fullbore_ssh::config::{ClientConfig, TransportConfig};
 use fullbore_ssh::provider::AwsLc;
 
 use super::ahead::Ahead;
@@ -157,11 +157,7 @@ pub async fn connect_over(
     context: &Context,
     stream: Stream,
 ) -> Result<Connection, Error> {
-    let way = Way {
-        stream,
-        carrier: None,
-        dialed: None,
-    };
+    let way = Way::over(stream);
     let connection = start(host, context, way, Haste::ByName)?;
     log_in(&connection, host, context, None).await?;
     Ok(connection)
@@ -198,6 +194,17 @@ pub(super) struct Way {
     carrier: Option<Connection>,
     /// How long the host took to reach, where it was reached from here.
     dialed: Option<DialTimes>,
+}
+
+impl Way {
+    /// A stream that is there.
+    pub(super) const fn over(stream: Stream) -> Self {
+        Self {
+            stream,
+            carrier: None,
+            dialed: None,
+        }
+    }
 }
 
 /// A way to the host as its configuration says. `jumps_left` bounds configurations that lead
@@ -373,10 +380,19 @@ pub(super) fn start(
     way: Way,
     haste: Haste<'_>,
 ) -> Result<Connection, Error> {
-    let config = Arc::new(client_config(host, context, haste)?);
+    start_with(client_config(host, context, haste)?, host, context, way)
+}
+
+/// The same with another configuration than the host's.
+pub(super) fn start_with(
+    config: ClientConfig,
+    host: &HostConfig,
+    context: &Context,
+    way: Way,
+) -> Result<Connection, Error> {
     let provider = Box::new(AwsLc::new(Box::new(SystemRandom::new())));
     let clock = context.clock;
-    let mut session = ClientSession::new(Ssh::client(config, provider, clock.now()));
+    let mut session = ClientSession::new(Ssh::client(Arc::new(config), provider, clock.now()));
     session.set_own_profiles(own_profiles(context)?);
     let core = Core::new(clock, peer_name(host), session);
     core.note(|state| state.watch.milestones.dialed = way.dialed);

@@ -132,6 +132,12 @@ impl Connection {
         self.core.look(|state| state.limit.is_some())
     }
 
+    /// Whether it runs over one that another process has.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.core.is_shared.get()
+    }
+
     /// Whether two handles are of one connection.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
@@ -363,6 +369,86 @@ impl PlainChannel {
         Ok(Self {
             connection: connection.clone(),
             ch,
+        })
+    }
+}
+
+impl PlainChannel {
+    /// A channel with a subsystem on it; whether it runs shows later.
+    pub(super) fn subsystem(connection: &Connection, name: &str) -> Result<Self, Error> {
+        Self::open(connection, |state, now| {
+            let conn = state.session.conn_mut();
+            let ch = conn.open_session(now)?;
+            conn.subsystem(ch, name)?;
+            Ok(ch)
+        })
+    }
+
+    /// A channel with a command on it; whether it runs shows later.
+    pub(super) fn command(connection: &Connection, command: &[u8]) -> Result<Self, Error> {
+        Self::open(connection, |state, now| {
+            let conn = state.session.conn_mut();
+            let ch = conn.open_session(now)?;
+            conn.exec(ch, command)?;
+            Ok(ch)
+        })
+    }
+
+    fn plain<R>(&self, look: impl FnOnce(&mut Plain) -> R) -> R {
+        let core = &self.connection.core;
+        core.note(|state| look(state.plain.entry(self.ch).or_default()))
+    }
+
+    /// Whether its program was started, once that is decided.
+    pub(super) fn poll_started(&self, cx: &mut std::task::Context<'_>) -> Option<bool> {
+        self.plain(|plain| {
+            if plain.is_closed || plain.is_refused() {
+                return Some(false);
+            }
+            wait(&mut plain.reader, cx);
+            plain.is_started.then_some(true)
+        })
+    }
+
+    /// Whether the server has closed it.
+    pub(super) fn is_over(&self) -> bool {
+        self.plain(|plain| plain.is_closed || plain.is_eof || plain.is_refused())
+    }
+
+    /// The same, and to be told.
+    pub(super) fn poll_over(&self, cx: &mut std::task::Context<'_>) -> bool {
+        self.plain(|plain| {
+            wait(&mut plain.reader, cx);
+            plain.is_closed
+        })
+    }
+
+    /// How its program ended, if it has said so.
+    pub(super) fn status(&self) -> Option<u32> {
+        self.plain(|plain| plain.status)
+    }
+
+    /// Sends nothing more.
+    pub(super) fn send_eof(&self) {
+        self.connection.core.change(|state, _| {
+            // Misuse only: the channel may be gone, which is what is wanted.
+            let _ = state.session.conn_mut().send_eof(self.ch);
+        });
+    }
+
+    /// Takes what its program says on its error stream.
+    pub(super) fn read_stderr(&self, buf: &mut [u8]) -> usize {
+        let core = &self.connection.core;
+        if core.look(|state| state.session.conn().readable_stderr(self.ch).is_empty()) {
+            return 0;
+        }
+        core.change(|state, now| {
+            let conn = state.session.conn_mut();
+            let view = conn.readable_stderr(self.ch);
+            let n = view.len().min(buf.len());
+            buf[..n].copy_from_slice(&view[..n]);
+            conn.consume_stderr(now, self.ch, n);
+            n
         })
     }
 }

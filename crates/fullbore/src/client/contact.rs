@@ -11,6 +11,7 @@ use super::lane::Lane;
 use super::login::LoggedIn;
 use super::proposal::Haste;
 use super::remembered::{Memory, Seen};
+use super::shared;
 use crate::config::fingerprint;
 use crate::config::ssh_config::{HostConfig, LogLevel};
 use crate::driver::random;
@@ -64,6 +65,9 @@ impl From<Error> for Failed {
 impl Contact<'_> {
     /// Connects and logs in.
     pub(super) async fn make(&self) -> Result<Made, Error> {
+        if let Some(made) = self.share().await {
+            return Ok(made);
+        }
         let memory = Memory::of(self.host, &*self.context.environment);
         let (seen, remark) = memory
             .as_ref()
@@ -97,6 +101,48 @@ impl Contact<'_> {
             self.keep(&memory, seen.as_ref(), &made, bears_haste).await;
         }
         Ok(made)
+    }
+
+    /// Over the connection that another command has left, if there is one and it answers.
+    async fn share(&self) -> Option<Made> {
+        let first = self.first.as_ref()?;
+        let shared = async {
+            let connection = match shared::join(self.host, self.context).await? {
+                Ok(connection) => connection,
+                Err(error) => return Some(Err(error)),
+            };
+            Some(self.open_shared(connection, first).await)
+        };
+        let shared = tokio::time::timeout(shared::ANSWER_MAX, shared).await;
+        let why = match shared {
+            Ok(None) => return None,
+            Ok(Some(Ok(made))) => {
+                let host = &self.host.host_name;
+                self.tell(format!("{host}: over the connection of an earlier command"))
+                    .await;
+                return Some(made);
+            }
+            Ok(Some(Err(error))) => error.to_string(),
+            Err(_) => "no answer".to_owned(),
+        };
+        self.tell(format!(
+            "{}: not over the connection of an earlier command: {why}",
+            self.host.host_name
+        ))
+        .await;
+        None
+    }
+
+    async fn open_shared(&self, connection: Connection, first: &First<'_>) -> Result<Made, Error> {
+        let lane = Lane::open(&connection, first.config.clone())?;
+        lane.ask_ahead(first.ahead)?;
+        // A master that cannot open a session says so here.
+        lane.ready().await?;
+        Ok(Made {
+            connection,
+            lane: Some(lane),
+            logged_in: LoggedIn::elsewhere(),
+        })
     }
 
     async fn way(&self) -> Result<Way, Error> {

@@ -31,6 +31,8 @@ pub(super) struct Core {
     pub(super) peer: String,
     /// Somebody had to type something for the login.
     pub(super) was_asked: Cell<bool>,
+    /// It runs over one that another process has.
+    pub(super) is_shared: Cell<bool>,
     state: RefCell<State>,
 }
 
@@ -65,6 +67,7 @@ impl Core {
             clock,
             peer,
             was_asked: Cell::new(false),
+            is_shared: Cell::new(false),
             state: RefCell::new(State {
                 session,
                 watch: Watch::new(clock, lanes.disk()),

@@ -29,6 +29,17 @@ pub(super) struct LoggedIn {
     pub(super) key: Option<String>,
 }
 
+impl LoggedIn {
+    /// Another process was logged in, and shares its connection.
+    pub(super) fn elsewhere() -> Self {
+        Self {
+            trust: Trust::Full,
+            method: String::new(),
+            key: None,
+        }
+    }
+}
+
 /// What these methods are called among what was tried.
 const PASSWORD: &str = "password";
 const INTERACTIVE: &str = "keyboard-interactive";

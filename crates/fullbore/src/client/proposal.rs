@@ -36,6 +36,10 @@ use crate::config::known_hosts::{
 use crate::config::quirks::{self, OwnProfile, Quirks};
 use crate::config::ssh_config::HostConfig;
 
+/// Seconds after which a server is asked whether it lives, where the connection stays for others and
+/// ServerAliveInterval says nothing. Ours: three times that is how long a dead one can be come upon.
+const ALIVE_WHILE_SHARED: u64 = 15;
+
 /// How much is sent ahead of the server's answers.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Haste<'a> {
@@ -64,7 +68,12 @@ pub(super) fn client_config(
         }),
     };
     let transport = transport_config(host, kex, host_keys, guess_kex)?;
-    let alive = host.connection.server_alive_interval;
+    let will_stay = (host.connection.sharing.as_ref()).is_some_and(|s| s.persist.is_some());
+    let alive = match host.connection.server_alive_interval {
+        // A connection that others come back to must not be dead when they do.
+        0 if will_stay => ALIVE_WHILE_SHARED,
+        seconds => seconds,
+    };
     let connection = ConnectionConfig {
         local_window: context.local_window,
         // A person may take time to find a password; the server has its own limit.

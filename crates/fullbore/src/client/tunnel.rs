@@ -19,6 +19,10 @@ impl ChannelTunnel {
     pub(super) const fn new(channel: PlainChannel) -> Self {
         Self { channel }
     }
+
+    pub(super) const fn channel(&self) -> &PlainChannel {
+        &self.channel
+    }
 }
 
 impl Tunnel for ChannelTunnel {

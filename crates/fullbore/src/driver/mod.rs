@@ -6,10 +6,12 @@
 pub mod cipher_speed;
 pub mod clock;
 pub mod close;
+pub mod detach;
 pub mod dial;
 pub mod environment;
 mod file;
 pub mod local;
+pub mod local_socket;
 pub mod local_time;
 pub mod pool;
 pub mod pump;

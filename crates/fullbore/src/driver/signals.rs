@@ -1,7 +1,9 @@
 //! What a process does about itself before it serves or copies: signals whose default would end it
 //! where an error code is wanted, its limits, who may look into it.
 
-use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{
+    DumpableBehavior, Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit,
+};
 
 /// Makes a write past the file-size limit an error (`EFBIG`) instead of the end of the process.
 #[allow(unsafe_code)]
@@ -28,4 +30,13 @@ pub fn raise_file_limit() {
     };
     // The limit that is there does for most.
     let _ = setrlimit(Resource::Nofile, files);
+}
+
+/// Asks a process to end.
+///
+/// # Errors
+/// What the operating system says.
+pub fn terminate(pid: i32) -> std::io::Result<()> {
+    let pid = Pid::from_raw(pid).ok_or(std::io::ErrorKind::NotFound)?;
+    Ok(kill_process(pid, Signal::TERM)?)
 }

@@ -12,8 +12,8 @@ use super::settings::Settings;
 use super::tokens::{PROXY, Tokens, expand_variables};
 use super::{
     AddressFamily, AlgorithmDefaults, AlgorithmOptions, AuthOptions, ConnectionOptions, HostConfig,
-    HostKeyOptions, IdentityAgent, IdentityFile, JumpHost, LogLevel, Proxy, SessionOptions,
-    StrictHostKeyChecking, UpdateHostKeys,
+    HostKeyOptions, IdentityAgent, IdentityFile, JumpHost, LogLevel, Persist, Proxy,
+    SessionOptions, Sharing, StrictHostKeyChecking, UpdateHostKeys,
 };
 use crate::config::text::{escape_for_display, parse_duration, parse_size};
 use crate::config::{ConfigError, Environment};
@@ -143,19 +143,71 @@ impl Finisher<'_> {
             rekey_bytes,
             rekey_seconds,
             remembered_file: self.remembered_file()?,
+            sharing: self.sharing()?,
         })
     }
 
-    /// By default a file under the user's state folder, as the XDG base directory specification has it.
+    /// Sharing is wanted by whoever names a socket, or asks for a master.
+    fn sharing(&self) -> Result<Option<Sharing>, String> {
+        let settings = &self.settings;
+        let is_master = matches!(
+            settings.choice(Keyword::ControlMaster),
+            Some("yes" | "true" | "auto")
+        );
+        let mut paths = self.paths(Keyword::ControlPath, &[])?;
+        let socket = match (paths.pop(), is_master) {
+            (Some(path), _) => {
+                let mut name = path.into_os_string();
+                name.push(".fullbore");
+                PathBuf::from(name)
+            }
+            (None, true) if !settings.has(Keyword::ControlPath) => self.default_socket()?,
+            (None, _) => return Ok(None),
+        };
+        let persist = self.persist()?.filter(|_| is_master);
+        Ok(Some(Sharing { socket, persist }))
+    }
+
+    fn persist(&self) -> Result<Option<Persist>, String> {
+        let Some(word) = self.settings.word(Keyword::ControlPersist) else {
+            return Ok(None);
+        };
+        Ok(match word.to_ascii_lowercase().as_slice() {
+            b"no" | b"false" => None,
+            b"yes" | b"true" => Some(Persist::Forever),
+            word => match parse_duration(word).ok_or("ControlPersist: not a time, yes or no")? {
+                0 => Some(Persist::Forever),
+                seconds => Some(Persist::Seconds(seconds)),
+            },
+        })
+    }
+
+    /// In the folder for what ends with the user's session, else with what is remembered.
+    fn default_socket(&self) -> Result<PathBuf, String> {
+        let folder = self.environment.variable("XDG_RUNTIME_DIR");
+        let folder = folder.map(PathBuf::from).filter(|path| path.is_absolute());
+        let folder = match folder {
+            Some(folder) => folder.join("fullbore"),
+            None => self.state_folder().join("fullbore/masters"),
+        };
+        let name = self.tokens.path(self.environment, b"%C")?;
+        Ok(folder.join(name))
+    }
+
+    /// As the XDG base directory specification has it.
+    fn state_folder(&self) -> PathBuf {
+        let state = self.environment.variable("XDG_STATE_HOME");
+        let state = state.map(PathBuf::from).filter(|path| path.is_absolute());
+        state.unwrap_or_else(|| self.environment.home().join(".local/state"))
+    }
+
+    /// By default a file under the user's state folder.
     fn remembered_file(&self) -> Result<Option<PathBuf>, String> {
         if self.settings.has(Keyword::RememberedServersFile) {
             let mut paths = self.paths(Keyword::RememberedServersFile, &[])?;
             return Ok(paths.pop());
         }
-        let state = self.environment.variable("XDG_STATE_HOME");
-        let state = state.map(PathBuf::from).filter(|path| path.is_absolute());
-        let state = state.unwrap_or_else(|| self.environment.home().join(".local/state"));
-        Ok(Some(state.join("fullbore/servers")))
+        Ok(Some(self.state_folder().join("fullbore/servers")))
     }
 
     fn rekey_limit(&self) -> Result<(Option<u64>, Option<u64>), String> {

@@ -23,6 +23,9 @@ pub(super) enum Keyword {
     Compression,
     ConnectionAttempts,
     ConnectTimeout,
+    ControlMaster,
+    ControlPath,
+    ControlPersist,
     GlobalKnownHostsFile,
     HashKnownHosts,
     HostKeyAlgorithms,
@@ -95,6 +98,7 @@ const STRICT: &[&str] = &["yes", "no", "ask", "accept-new", "off", "true", "fals
 const FAMILIES: &[&str] = &["any", "inet", "inet6"];
 const CANONICALIZE: &[&str] = &["no", "yes", "always", "true", "false"];
 const PUBKEY: &[&str] = &["yes", "no", "true", "false", "unbound", "host-bound"];
+const CONTROL: &[&str] = &["yes", "no", "true", "false", "ask", "auto", "autoask"];
 const YES_NO_ASK: &[&str] = &["yes", "no", "true", "false", "ask"];
 const LEVELS: &[&str] = &[
     "quiet", "fatal", "error", "info", "verbose", "debug", "debug1", "debug2", "debug3",
@@ -157,6 +161,13 @@ const TABLE: &[Row] = &[
         Shape::Number(1, 1 << 20),
     ),
     ("connecttimeout", Keyword::ConnectTimeout, Shape::Duration),
+    (
+        "controlmaster",
+        Keyword::ControlMaster,
+        Shape::Choice(CONTROL),
+    ),
+    ("controlpath", Keyword::ControlPath, Shape::Word),
+    ("controlpersist", Keyword::ControlPersist, Shape::Word),
     (
         "globalknownhostsfile",
         Keyword::GlobalKnownHostsFile,
@@ -297,9 +308,6 @@ const WITHOUT_MEANING: &[&str] = &[
     "cipher",
     "clearallforwardings",
     "compressionlevel",
-    "controlmaster",
-    "controlpath",
-    "controlpersist",
     "dsaauthentication",
     "dynamicforward",
     "enableescapecommandline",

@@ -133,6 +133,26 @@ pub struct ConnectionOptions {
     /// RememberedServersFile: where to keep what saves round trips at the next connection; `None` for
     /// `none`.
     pub remembered_file: Option<PathBuf>,
+    /// ControlMaster, ControlPath and ControlPersist; `None` where connections are not shared.
+    pub sharing: Option<Sharing>,
+}
+
+/// How commands share one connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sharing {
+    /// Where the one that has it listens. Beside OpenSSH's own, which speaks another language.
+    pub socket: PathBuf,
+    /// Whether to leave one behind, and for how long after its last client.
+    pub persist: Option<Persist>,
+}
+
+/// ControlPersist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Persist {
+    /// `yes` or 0.
+    Forever,
+    /// So many seconds without a client.
+    Seconds(u64),
 }
 
 /// What to do about a host key that known_hosts does not hold.

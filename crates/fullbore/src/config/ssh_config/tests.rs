@@ -732,3 +732,56 @@ impl crate::config::Environment for Machine {
         self.0.fill_random(out);
     }
 }
+
+#[test]
+fn connections_are_shared_where_a_master_is_asked_for_or_a_socket_named() {
+    use super::{Persist, Sharing};
+    let sharing = |options: &[&str]| {
+        let environment = Fake::new(&[]);
+        let options: Vec<String> = options.iter().map(|o| (*o).to_owned()).collect();
+        let request = Request {
+            host: "h",
+            user: Some("u"),
+            options: &options,
+            config_file: ConfigFile::None,
+        };
+        let config = resolve(&environment, &AlgorithmDefaults::default(), &request);
+        config.map(|config| config.connection.sharing)
+    };
+    let at = |socket: &str, persist| {
+        let socket = PathBuf::from(socket);
+        Ok(Some(Sharing { socket, persist }))
+    };
+    assert_eq!(sharing(&[]), Ok(None));
+    assert_eq!(
+        sharing(&["ControlMaster=no", "ControlPersist=yes"]),
+        Ok(None)
+    );
+    assert_eq!(
+        sharing(&["ControlMaster=auto", "ControlPath=none"]),
+        Ok(None)
+    );
+    assert_eq!(
+        sharing(&["ControlPath=/s/%r@%h"]),
+        at("/s/u@h.fullbore", None)
+    );
+    // Without ControlMaster there is nothing to persist.
+    let named = ["ControlPath=/s", "ControlPersist=9"];
+    assert_eq!(sharing(&named), at("/s.fullbore", None));
+    for (word, persist) in [
+        ("1m", Some(Persist::Seconds(60))),
+        ("yes", Some(Persist::Forever)),
+        ("0", Some(Persist::Forever)),
+        ("no", None),
+    ] {
+        let persists = format!("ControlPersist={word}");
+        let options = ["ControlMaster=auto", "ControlPath=/s", &persists];
+        assert_eq!(sharing(&options), at("/s.fullbore", persist), "{word}");
+    }
+    assert!(sharing(&["ControlMaster=yes", "ControlPersist=soon"]).is_err());
+    let default = sharing(&["ControlMaster=yes"])
+        .expect("valid")
+        .expect("shared");
+    let folder = "/home/me/.local/state/fullbore/masters";
+    assert!(default.socket.starts_with(folder), "{default:?}");
+}
