@@ -70,7 +70,7 @@ async fn serve(listener: TcpListener, kind: Kind, root: Rc<Folder>, is_hostile: 
         if is_hostile.take() {
             // Says its name, sees what the client sends, and ends it.
             socket.write_all(b"SSH-2.0-x\r\n").await.unwrap();
-            socket.read(&mut [0; 4096]).await.unwrap();
+            let _seen = socket.read(&mut [0; 4096]).await.unwrap();
             continue;
         }
         let server = ServerEnd::new(kind.config(), seed, Files::new(&root.0));
@@ -344,7 +344,7 @@ async fn share(bench: &Bench, host: &HostConfig) -> tokio::task::JoinHandle<()> 
     let master = Master::new(connection, sharing, sharing.persist.unwrap()).unwrap();
     let task = tokio::task::spawn_local(master.run());
     // The session that is kept in advance.
-    tokio::time::sleep(6 * LEG).await;
+    sleep_until(Virtual::now() + 6 * LEG).await;
     task
 }
 
@@ -360,7 +360,7 @@ fn a_command_over_a_shared_connection_takes_two_round_trips_to_its_first_byte() 
             for _ in 0..3 {
                 // No TCP, no login: the requests, and READ.
                 assert_eq!(bench.get(&host).await, Legs(round_trips(2).0 + 2));
-                tokio::time::sleep(6 * LEG).await;
+                sleep_until(Virtual::now() + 6 * LEG).await;
             }
             assert_eq!(
                 client::master_of(&host),
