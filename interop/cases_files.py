@@ -72,11 +72,11 @@ for server_name, factory in (("sshd", sshd), ("serve", serve)):
 
 @case("files-few-handles")
 def few_handles(context):
-    """A server of twelve descriptors, which says so: fewer files are open at once, and none fails."""
+    """A client with few descriptors: fewer files are open at once, and none fails."""
     server = serve(context)
     source = context.dir("source")
     spread(source, folders=50, files=20)
-    # The same for the near end: it has what the shell gives it, and raises it only as far as it may.
+    # Hard and soft: it cannot raise it.
     limited = ["sh", "-c", 'ulimit -n 70; exec "$@"', "sh"]
     for ends in ((source, server.url("up")), (server.url("up"), context.folder / "back")):
         context.run([*limited, *context.cp_command(server, "-q", "-r", *ends)])
