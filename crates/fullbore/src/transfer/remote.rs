@@ -1,6 +1,7 @@
 //! An SFTP session as a place that has files.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -58,7 +59,7 @@ pub struct SftpSide {
 #[derive(Debug, Default)]
 struct Refused {
     attributes: Cell<bool>,
-    extensions: RefCell<Vec<String>>,
+    extensions: RefCell<BTreeSet<String>>,
 }
 
 /// A folder of a server that is being listed.
@@ -146,12 +147,7 @@ impl SftpSide {
 
     async fn offers(&self, extension: &str) -> Result<bool, Fault> {
         self.sftp.ready().await?;
-        let is_refused = self
-            .refused
-            .extensions
-            .borrow()
-            .iter()
-            .any(|e| e == extension);
+        let is_refused = self.refused.extensions.borrow().contains(extension);
         Ok(self.sftp.has_extension(extension) && !is_refused)
     }
 
@@ -159,10 +155,8 @@ impl SftpSide {
     fn note_extension<T>(&self, extension: &str, result: Result<T, Error>) -> Result<T, Fault> {
         let result = result.map_err(Fault::from);
         if matches!(&result, Err(fault) if fault.kind == FaultKind::Unsupported) {
-            self.refused
-                .extensions
-                .borrow_mut()
-                .push(extension.to_owned());
+            let mut refused = self.refused.extensions.borrow_mut();
+            refused.insert(extension.to_owned());
         }
         result
     }
