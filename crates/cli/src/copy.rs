@@ -8,6 +8,7 @@ use fullbore::client::{self, Ahead, Asker, Context, Error, Master, Reconnect};
 use fullbore::config::prompt::Prompter;
 use fullbore::config::ssh_config::{self, HostConfig, LogLevel, Request};
 use fullbore::config::{Environment, text};
+use fullbore::driver::budget::WindowBudget;
 use fullbore::driver::clock::Clock;
 use fullbore::driver::detach::Split;
 use fullbore::driver::environment::Machine;
@@ -34,6 +35,9 @@ type Hosts = Vec<(Place, HostConfig)>;
 
 /// Copies.
 pub(crate) fn run(plan: &CopyPlan) -> Exit {
+    if let Some(bytes) = plan.window_budget {
+        WindowBudget::of_process().set_bytes(bytes);
+    }
     // Each file in flight is one.
     raise_file_limit();
     let progress = Progress::new(plan);

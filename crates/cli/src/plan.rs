@@ -27,6 +27,8 @@ pub(crate) struct CopyPlan {
     pub(crate) options: Options,
     /// Kbit/s.
     pub(crate) limit: Option<u64>,
+    /// What all windows here may add up to, in bytes.
+    pub(crate) window_budget: Option<u64>,
     /// How many lanes and connections a large file may use.
     pub(crate) caps: Caps,
     /// `-o` and the flags that stand for one, the flags first: they were asked for by name.
@@ -130,6 +132,7 @@ pub(crate) fn copy_plan(values: &CopyValues) -> Result<CopyPlan, String> {
             ..Options::default()
         },
         limit: values.limit,
+        window_budget: values.window_budget,
         caps: caps(values),
         ssh_options: ssh_options(&values.connection, values.verbosity, values.quiet),
         config_file: config_file(&values.connection),

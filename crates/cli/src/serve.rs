@@ -21,7 +21,7 @@ use fullbore::server::serve::log::{LogSink, NoLog, StderrLog};
 use fullbore::server::serve::options::ServeOptions;
 use fullbore::server::serve::password::PasswordHash;
 
-use crate::args::{Kind, SERVE_FLAGS, ServeValues};
+use crate::args::{Kind, SERVE_FLAGS, ServeValues, window_budget};
 use crate::exit::{self, Exit};
 use crate::output;
 
@@ -161,6 +161,11 @@ fn options(values: &ServeValues) -> Result<(ServeOptions, bool), String> {
     }
     if let Some(count) = positive(&values, "sessions-max")? {
         options.sessions_max = count as usize;
+    }
+    if let Some(size) = word(&values, "window-budget")? {
+        let bytes =
+            window_budget(&size).map_err(|error| format!("serve: --window-budget {error}"))?;
+        options.window_budget = Some(bytes);
     }
     if let Some(count) = number(&values, "workers")? {
         options.workers = count;

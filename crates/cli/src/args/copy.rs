@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use fullbore::config::text::parse_size;
+use fullbore::driver::budget::BUDGET_MIN;
 use fullbore::transfer::lanes::policy::{CHANNELS_MAX, CONNECTIONS_MAX};
 
 /// What was written on the command line.
@@ -21,6 +23,7 @@ pub(crate) struct CopyValues {
     pub(crate) limit: Option<u64>,
     pub(crate) lanes: Option<u64>,
     pub(crate) connections: Option<u64>,
+    pub(crate) window_budget: Option<u64>,
     pub(crate) connection: ConnectionValues,
     /// Sources, then the target.
     pub(crate) places: Vec<OsString>,
@@ -54,6 +57,13 @@ Examples:
   fullbore cp --verify -J gate sftp://me@inner//var/dump.sql .
 
 Exit status: 0 when every file is right, 1 when one is not, 255 without a connection.";
+
+/// Reads a window budget.
+pub(crate) fn window_budget(text: &str) -> Result<u64, String> {
+    parse_size(text.as_bytes())
+        .filter(|bytes| *bytes >= BUDGET_MIN)
+        .ok_or_else(|| format!("{text}: a size of {}M or more", BUDGET_MIN >> 20))
+}
 
 pub(super) fn flag(name: &'static str, short: char, help: &'static str) -> Arg {
     long_flag(name, help).short(short)
@@ -100,7 +110,7 @@ pub(super) fn command() -> Command {
         .arg(place("target", "DST", "Where to; for several sources a folder"))
 }
 
-fn copy_arguments() -> [Arg; 9] {
+fn copy_arguments() -> [Arg; 10] {
     [
         flag(
             "recursive",
@@ -126,6 +136,12 @@ fn copy_arguments() -> [Arg; 9] {
         ),
         option("limit", 'l', "KBIT", "At most so many Kbit/s")
             .value_parser(value_parser!(u64).range(1..=u64::from(u32::MAX))),
+        long_option(
+            "window-budget",
+            "BYTES",
+            "What servers may have on its way here, unread (64M, 2G) [default: an eighth of the memory]",
+        )
+        .value_parser(window_budget),
         long_option(
             "lanes",
             "N",
@@ -223,6 +239,7 @@ impl CopyValues {
             limit: matches.get_one("limit").copied(),
             lanes: matches.get_one("lanes").copied(),
             connections: matches.get_one("connections").copied(),
+            window_budget: matches.get_one("window-budget").copied(),
             connection: ConnectionValues::from_matches(matches),
             places: ["sources", "target"]
                 .into_iter()

@@ -10,7 +10,7 @@ use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-pub(crate) use copy::{ConnectionValues, CopyValues};
+pub(crate) use copy::{ConnectionValues, CopyValues, window_budget};
 pub(crate) use doctor::DoctorValues;
 pub(crate) use lab::{LabValues, Scenario, ScenarioValues};
 pub(crate) use master::{MasterTask, MasterValues};

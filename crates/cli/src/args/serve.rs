@@ -79,6 +79,12 @@ pub(crate) const FLAGS: &[Flag] = &[
     ("connections-max", Kind::One, "N", "Connections at once"),
     ("sessions-max", Kind::One, "N", "Sessions of one connection"),
     (
+        "window-budget",
+        Kind::One,
+        "BYTES",
+        "What all clients together may have on its way here, unread (64M, 2G) [default: an eighth of the memory]",
+    ),
+    (
         "workers",
         Kind::One,
         "N",

@@ -33,6 +33,7 @@ use crate::config::ssh_config::{
     Request, UpdateHostKeys,
 };
 use crate::config::text::reason;
+use crate::driver::budget::WindowBudget;
 use crate::driver::clock::Clock;
 use crate::driver::dial::{self, Dial, DialTimes, Family, SocketOptions};
 use crate::driver::pump::Pump;
@@ -394,6 +395,8 @@ pub(super) fn start_with(
     let clock = context.clock;
     let mut session = ClientSession::new(Ssh::client(Arc::new(config), provider, clock.now()));
     session.set_own_profiles(own_profiles(context)?);
+    let account = WindowBudget::of_process().account();
+    session.set_credit(clock.now(), Box::new(account));
     let core = Core::new(clock, peer_name(host), session);
     core.note(|state| state.watch.milestones.dialed = way.dialed);
     tokio::task::spawn_local(core.clone().run(Pump::new(way.stream, clock)));

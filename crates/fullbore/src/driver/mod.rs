@@ -3,6 +3,7 @@
 //! Nothing in here knows SSH or SFTP messages. [`pump::Pump`] moves bytes between a
 //! [`stream::Stream`] and anything that is [`pump::Driven`], and keeps its timer.
 
+pub mod budget;
 pub mod cipher_speed;
 pub mod clock;
 pub mod close;

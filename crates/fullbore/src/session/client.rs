@@ -7,6 +7,8 @@ use fullbore_base::{Instant, TxBuf};
 use fullbore_sftp::client::{self as sftp, Blocks, Client};
 use fullbore_ssh::{ChannelId, Connection, Event as SshEvent};
 
+use super::ledger::Credit;
+use super::share::Share;
 use super::{TRANSMIT_BYTES, TRANSMIT_BYTES_BEFORE_AUTH};
 use crate::config::quirks::{OwnProfile, Quirks};
 
@@ -90,6 +92,7 @@ struct Lane {
 #[derive(Debug)]
 pub struct ClientSession {
     conn: Connection,
+    share: Share,
     tx: TxBuf,
     lanes: Vec<Lane>,
     /// Whether any lane is touched.
@@ -107,6 +110,7 @@ impl ClientSession {
     pub fn new(conn: Connection) -> Self {
         Self {
             conn,
+            share: Share::default(),
             tx: TxBuf::new(TRANSMIT_BYTES_BEFORE_AUTH),
             lanes: Vec::new(),
             is_touched: false,
@@ -125,6 +129,13 @@ impl ClientSession {
     #[must_use]
     pub const fn quirks(&self) -> &Quirks {
         &self.quirks
+    }
+
+    /// Has a ledger say how much window the connection may grant; without one it is the configuration's
+    /// `windows_max`.
+    pub fn set_credit(&mut self, now: Instant, credit: Box<dyn Credit>) {
+        self.share.set(credit);
+        self.share.balance(now, &mut self.conn);
     }
 
     /// The connection.
@@ -152,6 +163,7 @@ impl ClientSession {
         now: Instant,
         config: sftp::Config,
     ) -> Result<ChannelId, fullbore_ssh::Error> {
+        self.share.balance(now, &mut self.conn);
         let ch = self.conn.open_session(now)?;
         self.conn.subsystem(ch, "sftp")?;
         let mut client = Client::new(config);
@@ -295,6 +307,7 @@ impl ClientSession {
                 self.turn = (i + 1) % count;
             }
         }
+        self.share.balance(now, &mut self.conn);
         is_written | self.flush(now)
     }
 

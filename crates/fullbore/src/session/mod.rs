@@ -4,7 +4,9 @@
 //! bytes of files pass through a trait, so a block goes between file and packet in one step.
 
 mod client;
+pub mod ledger;
 mod server;
+mod share;
 
 pub use client::{ClientSession, Event, LaneError, LaneFiles};
 pub use server::{ServerApp, ServerEvent, ServerSession, SessionEnd, Start};

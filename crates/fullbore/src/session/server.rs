@@ -5,6 +5,8 @@ use fullbore_sftp::server::{Completion, Config, Server, Stop, Store, Token};
 use fullbore_ssh::channel::{ChannelRequest, OpenFailure};
 use fullbore_ssh::{ChannelId, Connection, Event as SshEvent};
 
+use super::ledger::Credit;
+use super::share::Share;
 use super::{TRANSMIT_BYTES, TRANSMIT_BYTES_BEFORE_AUTH};
 
 /// What the application should know or decide.
@@ -66,6 +68,7 @@ struct Session {
 #[derive(Debug)]
 pub struct ServerSession {
     conn: Connection,
+    share: Share,
     tx: TxBuf,
     sessions: Vec<Session>,
     sessions_max: usize,
@@ -85,12 +88,20 @@ impl ServerSession {
     pub fn new(conn: Connection, sessions_max: usize) -> Self {
         Self {
             conn,
+            share: Share::default(),
             tx: TxBuf::new(TRANSMIT_BYTES_BEFORE_AUTH),
             sessions: Vec::new(),
             sessions_max,
             turn: 0,
             turns_left: TURNS_MAX,
         }
+    }
+
+    /// Has a ledger say how much window the connection may grant: nothing before the login. Without one
+    /// it is the configuration's `windows_max`.
+    pub fn set_credit(&mut self, now: Instant, credit: Box<dyn Credit>) {
+        self.share.set(credit);
+        self.share.balance(now, &mut self.conn);
     }
 
     /// The connection.
@@ -147,13 +158,18 @@ impl ServerSession {
                 SshEvent::AuthRequest => return Some(ServerEvent::AuthRequest),
                 SshEvent::Authenticated => {
                     self.tx.grow(TRANSMIT_BYTES);
+                    self.share.balance(now, &mut self.conn);
                     return Some(ServerEvent::Authenticated);
                 }
                 SshEvent::Closed => {
                     self.end_all(app);
                     return Some(ServerEvent::Closed);
                 }
-                SshEvent::ChannelOpen(ch) => self.on_open(ch),
+                SshEvent::ChannelOpen(ch) => {
+                    // It wants its window.
+                    self.share.balance(now, &mut self.conn);
+                    self.on_open(ch);
+                }
                 SshEvent::Request(ch) => self.on_request(ch, app),
                 SshEvent::Readable(ch) => match self.session_at(ch) {
                     Some(i) => self.arrived(now, i, app),
@@ -209,6 +225,7 @@ impl ServerSession {
                 }
             }
         }
+        self.share.balance(now, &mut self.conn);
         has_worked | self.flush(now)
     }
 
@@ -266,7 +283,7 @@ impl ServerSession {
             self.conn
                 .reject_channel(ch, reason, "too many sessions on this connection")
         } else {
-            self.conn.accept_channel(ch)
+            self.conn.accept_channel(ch).map(drop)
         };
     }
 

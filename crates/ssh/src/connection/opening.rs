@@ -57,9 +57,10 @@ impl Connection {
         if self.table.len() >= self.config.channels_max {
             return Err(Self::misuse(ApiMisuse::LimitReached));
         }
-        let Some((window, policy)) = self.next_window() else {
+        if !self.has_window_room(1) {
             return Err(Self::misuse(ApiMisuse::LimitReached));
-        };
+        }
+        let (window, policy) = self.next_window();
         let id = self.table.insert(State::Asking, window, policy);
         self.has_windows_changed = true;
         let slot = id.slot as usize;
@@ -100,7 +101,6 @@ impl Connection {
             reader.finish()?;
         }
         let remote_window = RemoteWindow::new(window, maxpacket)?;
-        let local = self.next_window();
         let refusal = if !self.login.is_server() {
             Some((
                 OpenFailure::ADMINISTRATIVELY_PROHIBITED,
@@ -120,11 +120,6 @@ impl Connection {
             ))
         } else if self.table.len() >= self.config.channels_max {
             Some((OpenFailure::RESOURCE_SHORTAGE, "too many channels"))
-        } else if local.is_none() {
-            Some((
-                OpenFailure::RESOURCE_SHORTAGE,
-                "no memory for another channel's window",
-            ))
         } else {
             None
         };
@@ -132,9 +127,7 @@ impl Connection {
             self.refuse_open(remote_id, reason, text);
             return Ok(());
         }
-        let Some((window, policy)) = local else {
-            return Ok(());
-        };
+        let (window, policy) = self.next_window();
         let id = self.table.insert(State::Asked, window, policy);
         self.has_windows_changed = true;
         let slot = id.slot as usize;
@@ -176,11 +169,17 @@ impl Connection {
         }
     }
 
-    /// Server: grants a channel that was asked for.
+    /// Server: grants a channel that was asked for. False when it was refused instead, since the share
+    /// ([`Connection::set_windows_max`]) has no room for its window.
     ///
     /// # Errors
     /// `ApiMisuse::NoSuchChannel` when it waits for no answer.
-    pub fn accept_channel(&mut self, ch: ChannelId) -> Result<(), Error> {
+    pub fn accept_channel(&mut self, ch: ChannelId) -> Result<bool, Error> {
+        if self.table.by_id(ch).is_some() && !self.has_window_room(0) {
+            let text = "no memory for another channel's window";
+            self.reject_channel(ch, OpenFailure::RESOURCE_SHORTAGE, text)?;
+            return Ok(false);
+        }
         let remote_id = self.take_asked(ch)?;
         let maxpacket = self.local_maxpacket();
         let is_withheld = self.config.withholds_window;
@@ -196,7 +195,7 @@ impl Connection {
         self.scratch.put_u32(channel.input.window.outstanding());
         self.scratch.put_u32(maxpacket);
         self.queue_scratch();
-        Ok(())
+        Ok(true)
     }
 
     /// Server: refuses a channel that was asked for; `reason` is one of [`OpenFailure`]'s, `text` for

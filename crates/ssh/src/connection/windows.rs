@@ -18,6 +18,9 @@ use crate::error::Error;
 use fullbore_base::Instant;
 use std::time::Duration;
 
+/// What a client's connection would like to have for its next channels: four at their start.
+const CLIENT_SPARE: u64 = 4 * LOCAL_WINDOW_START as u64;
+
 /// One channel's windows at an instant. Bytes and times are exact, rates what was seen of late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelWindows {
@@ -43,6 +46,8 @@ pub struct WindowsUse {
     /// Bytes that the peer holds as credit or has sent unread, and what is kept free for channels that
     /// use less than their least. Never more than the share, unless that was lowered.
     pub held: u64,
+    /// Bytes of the least of a channel that waits to be accepted.
+    pub opening: u64,
     /// Bytes of share that would let every channel reach its target, and one more open.
     pub wanted: u64,
 }
@@ -72,14 +77,22 @@ impl Connection {
     /// How the share is used. O(channels), which is bounded.
     #[must_use]
     pub fn windows_use(&self) -> WindowsUse {
-        let wanted: u64 = self
+        let wants = self
             .table
             .iter()
-            .map(|c| reserve(c).max(u64::from(c.input.window.target())))
-            .sum();
+            .map(|c| reserve(c).max(u64::from(c.input.window.target())));
+        let (sum, most) = wants.fold((0, 0), |(sum, most), want| (sum + want, want.max(most)));
+        let next = match self.is_server() {
+            true => u64::from(LOCAL_WINDOW_MIN),
+            false => CLIENT_SPARE,
+        };
+        let opening = self.asked.and_then(|slot| self.table.at(slot));
+        let opening = opening.map_or(0, reserve);
         WindowsUse {
-            held: self.table.reserved(),
-            wanted: wanted + u64::from(LOCAL_WINDOW_MIN),
+            held: self.table.reserved() - opening,
+            opening,
+            // No channel gets all: something is kept free in proportion.
+            wanted: sum + most / FREE_SHARE + next,
         }
     }
 
@@ -142,20 +155,19 @@ impl Connection {
         Ok(())
     }
 
-    /// The first window of the next channel and who decides about it from then on; `None` when the
-    /// share has no room for another.
+    /// Whether the share has room for all channels, `more` further ones with them. A single one with a
+    /// fixed window has what the configuration says, whatever the share.
+    pub(super) fn has_window_room(&self, more: u64) -> bool {
+        let is_alone = self.table.len() as u64 + more == 1;
+        let wanted = self.table.reserved() + more * u64::from(LOCAL_WINDOW_MIN);
+        wanted <= self.config.windows_max || (is_alone && self.config.local_window.is_some())
+    }
+
+    /// The first window of the next channel and who decides about it from then on.
     ///
     /// A fixed window is the full one while that is a small part of the share, then half of what is
     /// left. Worked example, 8 of 16 MiB: 8, 4, 2, 1 MiB, ...
-    pub(super) fn next_window(&self) -> Option<(u32, Policy)> {
-        let left = self
-            .config
-            .windows_max
-            .saturating_sub(self.table.reserved());
-        let is_first = self.table.len() == 0;
-        if !is_first && left < u64::from(LOCAL_WINDOW_MIN) {
-            return None;
-        }
+    pub(super) fn next_window(&self) -> (u32, Policy) {
         let Some(window) = self.config.local_window else {
             let start = if self.is_server() {
                 EAGER_BYTES_MAX
@@ -163,14 +175,19 @@ impl Connection {
                 let most = self.most_for(0);
                 LOCAL_WINDOW_START.min(u32::try_from(most).unwrap_or(u32::MAX))
             };
-            return Some((start, Policy::adaptive(LOCAL_WINDOW_START)));
+            return (start, Policy::adaptive(LOCAL_WINDOW_START));
         };
+        let left = self
+            .config
+            .windows_max
+            .saturating_sub(self.table.reserved());
         let half = u32::try_from(left / 2).unwrap_or(u32::MAX);
         let share = half.max(LOCAL_WINDOW_MIN);
-        Some((
+        let is_first = self.table.len() == 0;
+        (
             if is_first { window } else { window.min(share) },
             Policy::Fixed,
-        ))
+        )
     }
 
     /// Most that a channel may hold for which `reserved` is reserved now.

@@ -26,6 +26,7 @@ use super::gate::Place;
 use super::log::Log;
 use crate::config::authorized_keys::SftpCommand;
 use crate::config::text::escape_for_display;
+use crate::driver::budget::WindowBudget;
 use crate::driver::clock::Clock;
 use crate::driver::pool::Pool;
 use crate::driver::pump::{Driven, Pump};
@@ -411,7 +412,9 @@ pub(super) async fn serve(
     let (sender, notes) = mpsc::unbounded_channel();
     let log = shared.log.with_prefix(&peer.to_string());
     log.line(format_args!("connected"));
-    let session = ServerSession::new(conn, shared.sessions_max);
+    let mut session = ServerSession::new(conn, shared.sessions_max);
+    let account = WindowBudget::of_process().account();
+    session.set_credit(shared.clock.now(), Box::new(account));
     let mut task = Task {
         session,
         app: App {

@@ -26,6 +26,7 @@ use super::log::Log;
 use super::options::ServeOptions;
 use crate::config::fingerprint;
 use crate::config::text::reason;
+use crate::driver::budget::WindowBudget;
 use crate::driver::clock::Clock;
 use crate::driver::pool::Pool;
 use crate::driver::random::SystemRandom;
@@ -47,9 +48,6 @@ const FILE_QUEUE_MAX: usize = 1024;
 const PASSWORD_THREADS_MAX: usize = 2;
 const PASSWORD_QUEUE_MAX: usize = 64;
 
-/// What the windows of a connection add up to. One channel at its full window and nine smaller ones: what
-/// a client can leave unread here.
-const WINDOWS_MAX: u64 = 16 * 1024 * 1024;
 
 /// How long a silent client is believed to be there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
@@ -133,6 +131,9 @@ impl Server {
         let runtime = runtime().map_err(ServeError::System)?;
         let listeners = listen(&runtime, &options.listen)?;
         let addresses: Vec<_> = listeners.iter().flat_map(TcpListener::local_addr).collect();
+        if let Some(bytes) = options.window_budget {
+            WindowBudget::of_process().set_bytes(bytes);
+        }
         let (stop, stopped) = watch::channel(false);
         let pool = Pool::new(FILE_THREADS_MAX, FILE_QUEUE_MAX);
         let password_pool = Pool::new(PASSWORD_THREADS_MAX, PASSWORD_QUEUE_MAX);
@@ -284,7 +285,8 @@ fn server_config(
         connection: ConnectionConfig {
             login_timeout: Some(options.login_grace),
             keepalive_interval: Some(KEEPALIVE),
-            windows_max: WINDOWS_MAX,
+            // Until the process's ledger says more.
+            windows_max: 0,
             local_window: options.local_window,
             ..ConnectionConfig::default()
         },

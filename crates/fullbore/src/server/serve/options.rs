@@ -39,6 +39,8 @@ pub struct ServeOptions {
     pub gate: GateLimits,
     /// Session channels of one connection.
     pub sessions_max: usize,
+    /// What the windows of all connections may add up to, in bytes; else the process's default.
+    pub window_budget: Option<u64>,
     /// Threads that serve connections; 0 is one for each core.
     pub workers: usize,
     /// Where the host key is kept.
@@ -70,6 +72,7 @@ impl ServeOptions {
             gate: GateLimits::default(),
             // OpenSSH's MaxSessions.
             sessions_max: 10,
+            window_budget: None,
             workers: 0,
             state,
             local_window: None,
