@@ -48,7 +48,6 @@ const FILE_QUEUE_MAX: usize = 1024;
 const PASSWORD_THREADS_MAX: usize = 2;
 const PASSWORD_QUEUE_MAX: usize = 64;
 
-
 /// How long a silent client is believed to be there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
