@@ -108,6 +108,16 @@ pub const TARGETS: &[Target] = &[
         run: tcp::segment,
         seeds: tcp::segment_seeds,
     },
+    Target {
+        name: "tcp_connection",
+        run: tcp::connection,
+        seeds: tcp::connection_seeds,
+    },
+    Target {
+        name: "tcp_listener",
+        run: tcp::listener,
+        seeds: tcp::listener_seeds,
+    },
 ];
 
 /// Runs one input of the target called `name`.
