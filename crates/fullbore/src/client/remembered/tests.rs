@@ -155,3 +155,28 @@ fn what_would_not_read_back_is_not_written() {
     memory.keep(&long).expect("nothing to do");
     assert_eq!(memory.recall(), (None, None));
 }
+
+#[test]
+fn any_content_is_borne_and_what_is_kept_is_found_again() {
+    let seed = fullbore_testkit::seed(1);
+    for seed in seed..seed + 300 {
+        let mut rng = fullbore_base::Rng::seeded(seed);
+        // Mutations of good lines, so that every field is reached.
+        let mut text = "me@[example.org]:22 h u yes a,b c c3No\n"
+            .repeat(3)
+            .into_bytes();
+        for _ in 0..rng.index(6) {
+            let at = rng.index(text.len());
+            text[at] = u8::try_from(rng.below(256)).expect("a byte");
+        }
+        text.truncate(rng.index(text.len()) + 1);
+        let environment = Fake::new(&[]);
+        let file = PathBuf::from(FILE);
+        environment.files.borrow_mut().insert(file, text);
+        let host = host(&environment, &[]);
+        let memory = Memory::of(&host, &environment).expect("wanted");
+        let _ = memory.recall();
+        memory.keep(&seen("SSH-2.0-x")).expect("kept");
+        assert_eq!(memory.recall().0, Some(seen("SSH-2.0-x")), "seed {seed}");
+    }
+}
