@@ -99,10 +99,14 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     Ok(whole(number * f64::from(factor)))
 }
 
+/// The least that a queue in terms of the path's length holds: two packets as TSO makes them, which a
+/// network card sends at once and any switch takes.
+pub const BDP_QUEUE_BYTES_MIN: u64 = 128 * 1024;
+
 /// How much waits in front of a link, in the unit it was given in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Queue {
-    /// So many times rate x round-trip time.
+    /// So many times rate x round-trip time, and at least [`BDP_QUEUE_BYTES_MIN`].
     Bdp(f64),
     /// So many bytes.
     Bytes(u64),
@@ -130,7 +134,9 @@ impl Queue {
         #[allow(clippy::cast_precision_loss)]
         let per_sec = rate.bytes_per_sec() as f64;
         match self {
-            Self::Bdp(factor) => whole(per_sec * rtt.as_secs_f64() * factor),
+            Self::Bdp(factor) => {
+                whole(per_sec * rtt.as_secs_f64() * factor).max(BDP_QUEUE_BYTES_MIN)
+            }
             Self::Bytes(bytes) => bytes,
             Self::Time(time) => whole(per_sec * time.as_secs_f64()),
         }
@@ -168,6 +174,7 @@ mod tests {
         let rtt = Duration::from_millis(200);
         let bytes = |text| Queue::parse(text).map(|queue| queue.to_bytes(link, rtt));
         assert_eq!(bytes("1bdp"), Ok(8_000_000));
+        assert_eq!(bytes("0.001bdp"), Ok(BDP_QUEUE_BYTES_MIN));
         assert_eq!(bytes("10ms"), Ok(400_000));
         assert_eq!(bytes("256k"), Ok(262_144));
         assert!(bytes("1x").is_err());

@@ -59,7 +59,7 @@ const LINK_FLAGS: &[(&str, &str, &str, Option<&str>)] = &[
     (
         "queue",
         "SIZE",
-        "In front of each direction: 1bdp, 50ms, 256k",
+        "In front of each direction: 1bdp (at least 128k), 50ms, 256k",
         Some("1bdp"),
     ),
     (
