@@ -78,7 +78,7 @@ def copied(c, far, link_options, *args, before="", ok=True):
     return events(output)
 
 
-def named(told, wanted, share=0.5):
+def named(told, wanted, share=0.4):
     """The summary, when it names `wanted` as what limited for at least `share` of the time."""
     summary = told[-1]
     assert summary["event"] == "summary", told
@@ -95,7 +95,7 @@ LONG = ("--rtt", "200ms", "--rate", "320mbit")
 
 @case("limit-peer-window", alone=True)
 def limit_peer_window(c):
-    source = c.file(40 * MIB)
+    source = c.file(48 * MIB)
     told = copied(c, sshd_command(c), LONG, "--lanes", "1", source, f"{FAR}:{c.folder}/up")
     evidence = named(told, "peer_window")["evidence"]
     assert 0.98 * 2 * MIB <= evidence["window_bytes"] <= 2 * MIB, evidence

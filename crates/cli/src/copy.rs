@@ -214,10 +214,9 @@ impl<'a> Sessions<'a> {
         }
         let reconnect = Reconnect::new(config, &self.context, sftp.connection());
         let prefix = prefix(place, config);
-        let connection = sftp.connection().clone();
-        self.progress.watch(prefix.clone(), connection);
         let side = SftpSide::new(sftp, prefix);
         let side = side.with_lanes(reconnect, self.plan.caps);
+        self.progress.watch(side.clone());
         self.open.push((place.clone(), side.clone()));
         Ok(side)
     }

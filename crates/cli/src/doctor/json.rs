@@ -40,6 +40,11 @@ pub(super) fn findings(name: &str, found: &Findings) -> String {
             object.raw(key, probe(one));
         }
     }
+    let gaps = found
+        .gaps
+        .iter()
+        .map(|gap| Object::plain().text("text", gap).end());
+    object.raw("gaps", list(gaps));
     object.raw("caps", caps(found));
     let mut settings = Object::plain();
     for (name, value) in &found.settings {

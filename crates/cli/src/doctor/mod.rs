@@ -127,6 +127,9 @@ fn report(values: &DoctorValues, host: &HostConfig, found: Result<Findings, Erro
         true => output::print(&json::findings(&name, &found)),
         false => output::print(&report::text(&name, &found)),
     }
+    if !found.gaps.is_empty() {
+        return Exit::Failed;
+    }
     Exit::Done
 }
 

@@ -26,6 +26,9 @@ pub(super) fn text(name: &str, found: &Findings) -> String {
             rate(&mut out, way, probe);
         }
     }
+    for gap in &found.gaps {
+        out.push_str(&format!("  {gap}\n"));
+    }
     caps(&mut out, found);
     out.push_str("\nThis machine's settings\n");
     for (name, value) in &found.settings {

@@ -9,9 +9,8 @@ use std::cell::{Cell, RefCell};
 use std::io::IsTerminal as _;
 use std::time::Instant;
 
-use fullbore::client::Connection;
 use fullbore::config::text::escape_for_display;
-use fullbore::transfer::{Event, Observer, Summary};
+use fullbore::transfer::{Event, Observer, SftpSide, Summary};
 
 use crate::output;
 use crate::plan::{CopyPlan, Report};
@@ -50,15 +49,15 @@ impl Progress {
         }
     }
 
-    /// Tells from now on what limits on this connection, too.
-    pub(crate) fn watch(&self, place: String, connection: Connection) {
-        self.connections.borrow_mut().add(place, connection);
+    /// Tells from now on what limits on the connections to this place, too.
+    pub(crate) fn watch(&self, side: SftpSide) {
+        self.connections.borrow_mut().add(side);
     }
 
     /// Looks at the connections, also while nothing moves; to be called some times a second.
     pub(crate) fn tick(&self) {
-        if self.report == Report::Json {
-            for (place, interval) in self.connections.borrow_mut().news() {
+        for (place, interval) in self.connections.borrow_mut().news() {
+            if self.report == Report::Json {
                 output::print(&json::path(&place, &interval));
             }
         }

@@ -268,6 +268,13 @@ impl Connection {
             .look(|state| state.watch.meter().latest().cloned())
     }
 
+    /// The same, once.
+    #[must_use]
+    pub fn take_path(&self) -> Option<crate::path::Interval> {
+        let take = |state: &mut super::core::State| state.watch.meter_mut().take_latest();
+        self.core.note(take)
+    }
+
     /// What limited since the connection was made, or since the sums were taken last.
     #[must_use]
     pub fn path_totals(&self) -> crate::path::Totals {

@@ -18,6 +18,7 @@ use crate::config::text::escape_for_display;
 use crate::driver::clock::Clock;
 use crate::driver::random::SystemRandom;
 use crate::driver::{cipher_speed, sysctl};
+use crate::path::Limit;
 use crate::path::doctor::{Findings, Phase, Probe, RoundTrips};
 use crate::transfer::{FileIo, Pool, Span, join};
 
@@ -93,14 +94,16 @@ impl Examination {
         found.phases.extend(self.first_byte().await?);
         // Upwards first: where a temporary file is needed, it is there to be read then.
         tell("sending");
-        let up = self.up(&[self.sftp.clone()]).await?;
-        if matches!(up.limit(), crate::path::Limit::PeerWindow { .. }) {
+        let up = self.up(std::slice::from_ref(&self.sftp)).await;
+        found.up = kept("sending", up, &mut found.gaps)?;
+        if let Some(Limit::PeerWindow { .. }) = found.up.as_ref().map(Probe::limit) {
             tell("sending over several channels");
-            found.up_wide = self.up_wide().await?;
+            let wide = self.up_wide().await;
+            found.up_wide = kept("sending over several channels", wide, &mut found.gaps)?.flatten();
         }
-        found.up = Some(up);
         tell("receiving");
-        found.down = Some(self.down().await?);
+        let down = self.down().await;
+        found.down = kept("receiving", down, &mut found.gaps)?;
         self.clean_up().await;
         Ok(found)
     }
@@ -356,6 +359,8 @@ impl Examination {
             let elapsed = self.clock.now() - started;
             if elapsed >= self.time / 2 && half.is_none() {
                 half = Some((self.clock.now(), count()));
+                // Windows and TCP have grown by now; what limited until then is no news.
+                drop(connection.take_path_totals());
             }
             let is_late = elapsed >= self.time + PATIENCE;
             if elapsed >= self.time && (count() > 0 || is_late) {
@@ -377,6 +382,22 @@ impl Examination {
             tcp: interval.as_ref().and_then(|interval| interval.tcp),
             facts: interval.map(|interval| interval.lanes).unwrap_or_default(),
         })
+    }
+}
+
+/// What could be measured; of what could not, a note. Only the end of the connection is an error.
+fn kept<T>(
+    what: &str,
+    result: Result<T, Error>,
+    gaps: &mut Vec<String>,
+) -> Result<Option<T>, Error> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_fatal() => Err(error),
+        Err(error) => {
+            gaps.push(format!("{what} could not be measured: {error}"));
+            Ok(None)
+        }
     }
 }
 

@@ -115,6 +115,7 @@ impl<'a> Between<'a> {
         let elapsed = after.at.saturating_duration_since(before.at);
         let sent = after.sent.saturating_sub(before.sent);
         let received = after.received.saturating_sub(before.received);
+        let is_reading = before.lanes.is_reading || after.lanes.is_reading;
         Self {
             before,
             after,
@@ -124,7 +125,7 @@ impl<'a> Between<'a> {
             flow: Flow {
                 rate: per_second(sent.max(received), elapsed),
                 rtt: after.path_rtt(),
-                is_sending: sent >= received,
+                is_sending: !is_reading || sent >= received,
             },
             waits: after.waits.since(&before.waits),
         }

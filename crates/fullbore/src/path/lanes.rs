@@ -72,6 +72,7 @@ impl LaneCounts {
                 continue;
             }
             facts.busy += 1;
+            facts.is_reading |= client.is_reading();
             facts.remote_window += u64::from(conn.remote_window_peak(ch));
             let windows = conn.channel_windows(now, ch).unwrap_or_default();
             facts.local_window +=

@@ -431,7 +431,9 @@ impl fmt::Display for Limit {
                     percent(share)
                 )
             }
-            Self::RemoteProcessing { reply_time, .. } => write_remote(f, reply_time),
+            Self::RemoteProcessing {
+                reply_time, flow, ..
+            } => write_remote(f, reply_time, flow),
             Self::RemoteSilent { since, count } => {
                 let since = millis(since);
                 write!(
@@ -521,8 +523,16 @@ fn write_cpu(f: &mut fmt::Formatter<'_>, running: u16, waiting: u16) -> fmt::Res
     )
 }
 
-fn write_remote(f: &mut fmt::Formatter<'_>, reply_time: Option<Duration>) -> fmt::Result {
-    f.write_str("the server's program, processor or disk")?;
+fn write_remote(
+    f: &mut fmt::Formatter<'_>,
+    reply_time: Option<Duration>,
+    flow: Flow,
+) -> fmt::Result {
+    f.write_str(match flow.is_sending {
+        true => "the server's program, processor or disk",
+        // What its send buffer holds is in flight: nothing here tells that from a slow program.
+        false => "the server's program, processor, disk or TCP send buffer",
+    })?;
     match reply_time {
         Some(time) => write!(f, ": it answers after {}", millis(time)),
         None => Ok(()),

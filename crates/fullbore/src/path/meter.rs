@@ -86,24 +86,36 @@ const ABOUT_EQUAL: (u32, u32) = (20, 19);
 
 impl Totals {
     fn add(&mut self, shares: &Shares) {
-        let (whole, nearly) = ABOUT_EQUAL;
         for &(limit, time) in shares.iter() {
-            let kind = limit.kind();
-            let known = self.held.iter_mut().find(|held| held.limit.kind() == kind);
-            match known {
-                Some(held) => {
-                    held.time += time;
-                    if time * whole >= held.longest * nearly {
-                        held.limit = limit;
-                        held.longest = held.longest.max(time);
-                    }
+            let longest = time;
+            self.hold(Held {
+                limit,
+                longest,
+                time,
+            });
+        }
+    }
+
+    /// Adds what limited on another connection.
+    pub fn merge(&mut self, other: &Self) {
+        for held in &other.held {
+            self.hold(*held);
+        }
+    }
+
+    fn hold(&mut self, more: Held) {
+        let (whole, nearly) = ABOUT_EQUAL;
+        let kind = more.limit.kind();
+        let known = self.held.iter_mut().find(|held| held.limit.kind() == kind);
+        match known {
+            Some(held) => {
+                held.time += more.time;
+                if more.longest * whole >= held.longest * nearly {
+                    held.limit = more.limit;
+                    held.longest = held.longest.max(more.longest);
                 }
-                None => self.held.push(Held {
-                    limit,
-                    longest: time,
-                    time,
-                }),
             }
+            None => self.held.push(more),
         }
     }
 
@@ -140,6 +152,8 @@ pub struct Meter {
     /// What came first in the last interval without being shown.
     rival: Option<LimitKind>,
     latest: Option<Interval>,
+    /// The latest was not taken yet.
+    is_news: bool,
     totals: Totals,
     count: u64,
 }
@@ -184,7 +198,14 @@ impl Meter {
         self.latest.as_ref()
     }
 
-    /// The same, which starts anew.
+    /// The last interval that ended, once.
+    pub fn take_latest(&mut self) -> Option<Interval> {
+        std::mem::take(&mut self.is_news)
+            .then(|| self.latest.clone())
+            .flatten()
+    }
+
+    /// Sums of all intervals, which start anew.
     pub fn take_totals(&mut self) -> Totals {
         std::mem::take(&mut self.totals)
     }
@@ -214,6 +235,7 @@ impl Meter {
         listed.sort_by_key(|(kind, share)| (std::cmp::Reverse(*share), *kind));
         let first = shares.first();
         let share = listed.first().map_or(0, |(_, share)| *share);
+        self.is_news = true;
         self.latest = Some(Interval {
             number: self.count,
             from: last.at,

@@ -30,6 +30,8 @@ pub struct DiskTimes {
 pub struct LaneFacts {
     /// Lanes with something under way.
     pub busy: usize,
+    /// One of them reads file content.
+    pub is_reading: bool,
     /// Their channels' largest credit seen, together: what the peer lets be in flight.
     pub remote_window: u64,
     /// What we let the peer have in flight on them, together.

@@ -70,7 +70,8 @@ fn download(bytes: u64, change: impl FnOnce(&mut Sample)) -> Limit {
     steady(before, bytes, change)
 }
 
-fn steady(first: Sample, bytes: u64, change: impl FnOnce(&mut Sample)) -> Limit {
+fn steady(mut first: Sample, bytes: u64, change: impl FnOnce(&mut Sample)) -> Limit {
+    first.lanes.is_reading = true;
     let mut meter = Meter::default();
     meter.on_sample(first);
     let before = later(&first, Wait::Replies, |sample| sample.received += bytes);
@@ -237,11 +238,16 @@ fn a_download_whose_bytes_queue_on_the_way_is_limited_by_the_path() {
 
 #[test]
 fn a_download_whose_rate_still_grows_waits_for_tcp_to_find_the_path_s() {
-    let growing = one_interval(Wait::Replies, |sample| {
-        sample.received += 10_000_000;
-        sample.lanes.replies += 100;
-    });
-    assert_eq!(growing.kind(), LimitKind::TcpCongestion);
+    let of = |is_reading| {
+        one_interval(Wait::Replies, |sample| {
+            sample.received += 10_000_000;
+            sample.lanes.replies += 100;
+            sample.lanes.is_reading = is_reading;
+        })
+    };
+    assert_eq!(of(true).kind(), LimitKind::TcpCongestion);
+    // Replies to something else.
+    assert_eq!(of(false).kind(), LimitKind::RemoteProcessing);
 }
 
 #[test]

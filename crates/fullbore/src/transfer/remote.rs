@@ -103,6 +103,12 @@ impl SftpSide {
         &self.sftp
     }
 
+    /// The connections in use now, the first one first.
+    #[must_use]
+    pub fn connections(&self) -> Vec<crate::client::Connection> {
+        self.fleet.connections()
+    }
+
     /// Most lanes that there were at once.
     #[must_use]
     pub fn lanes_most(&self) -> usize {

@@ -92,6 +92,11 @@ impl Findings {
     }
 
     fn on_buffers(&self) -> Vec<Advice> {
+        // One channel's window is no cap where several were measured.
+        let narrow = self
+            .up_wide
+            .as_ref()
+            .map_or("", |_| "the server's channel window");
         let of = |setting: &'static str,
                   probe: Option<&Probe>,
                   way,
@@ -118,7 +123,7 @@ impl Findings {
                 ),
                 remedy: format!("sysctl -w {setting}=\"{} {wanted}\"", first.join(" ")),
                 gain: match is_limit {
-                    true => gain(self.next_cap(way, &[layer]), rate),
+                    true => gain(self.next_cap(way, &[layer, narrow]), rate),
                     false => 1.0,
                 },
             })

@@ -65,7 +65,7 @@ pub struct Probe {
     pub time: Duration,
     /// Bytes per second of the second half of that time, when the path had been filled.
     pub rate: u64,
-    /// What limited, as long as it ran.
+    /// What limited during the second half.
     pub totals: Totals,
     /// The kernel's TCP at the end.
     pub tcp: Option<TcpInfo>,
@@ -108,6 +108,8 @@ pub struct Findings {
     pub up: Option<Probe>,
     /// The same over several, where one channel's window was the limit.
     pub up_wide: Option<Probe>,
+    /// What could not be measured, and why.
+    pub gaps: Vec<String>,
     /// This machine's settings, by name.
     pub settings: Vec<(&'static str, String)>,
 }

@@ -229,7 +229,7 @@ impl Fleet {
     }
 
     /// The connections in use, the first one first.
-    fn connections(&self) -> Vec<Connection> {
+    pub(crate) fn connections(&self) -> Vec<Connection> {
         let mut connections = vec![self.main.sftp.connection().clone()];
         for session in self.extra.borrow().iter() {
             let connection = session.sftp.connection();
