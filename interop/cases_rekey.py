@@ -4,6 +4,7 @@ import subprocess
 import threading
 import time
 
+from cases_hostile import connect, still_serves
 from cases_server import Sftp
 from harness import MIB, case, same, wait_until, which
 from servers import serve, sshd
@@ -166,3 +167,36 @@ def idle(context):
     text = (context.folder / "idle-log").read_text(errors="replace")
     assert exchanges(text) >= 4, text[-2000:]
     assert "Remote working directory: /" in text
+
+
+@case("rekey-openssh-after-each-packet", timeout=180)
+def each_packet(context):
+    """The least that OpenSSH's RekeyLimit takes: slow, and still right."""
+    server = serve(context)
+    client = Sftp(context, server)
+    client.flags = ["-oRekeyLimit=16"]
+    source = context.file(MIB)
+    client.put(source, "x")
+    same(source, server.here("x"))
+    client.get("x", context.folder / "x")
+    same(source, context.folder / "x")
+
+
+# As crates/ssh/src/transport/pace.rs has them.
+REKEYS_AT_ONCE, REKEY_PERIOD = 64, 0.1
+
+
+@case("rekey-without-end-is-paced", timeout=60)
+def endless(context):
+    """A client that does nothing but ask for new keys gets so many and then one in each period."""
+    server = serve(context)
+    client = connect(context, server)
+    done, start = 0, time.monotonic()
+    while time.monotonic() < start + 3 + REKEYS_AT_ONCE * 0.05:
+        client.transport.renegotiate_keys()
+        done += 1
+    spent = time.monotonic() - start
+    # An exchange itself moves a few KiB, which count as traffic.
+    most = REKEYS_AT_ONCE + spent / REKEY_PERIOD * 1.2 + 10
+    assert REKEYS_AT_ONCE < done < most, f"{done} exchanges in {spent:.1f} s"
+    still_serves(context, server)
