@@ -5,8 +5,8 @@ use crate::config::EXT_INFO_COUNT_MAX;
 use crate::error::{Closed, Error, PeerMisbehaved};
 use crate::msg::{
     SSH_MSG_DEBUG, SSH_MSG_DISCONNECT, SSH_MSG_EXT_INFO, SSH_MSG_IGNORE, SSH_MSG_KEXINIT,
-    SSH_MSG_NEWKEYS, SSH_MSG_SERVICE_ACCEPT, SSH_MSG_SERVICE_REQUEST, SSH_MSG_UNIMPLEMENTED,
-    TRANSPORT_MESSAGE_MAX,
+    SSH_MSG_NEWKEYS, SSH_MSG_REQUEST_FAILURE, SSH_MSG_REQUEST_SUCCESS, SSH_MSG_SERVICE_ACCEPT,
+    SSH_MSG_SERVICE_REQUEST, SSH_MSG_UNIMPLEMENTED, TRANSPORT_MESSAGE_MAX,
 };
 use crate::wire::{Put, Reader};
 use fullbore_base::Instant;
@@ -130,10 +130,17 @@ impl Transport {
         if !self.opener.direction.has_key() {
             return Err(PeerMisbehaved::UnexpectedMessage { message }.into());
         }
-        if self.exchange.is_remote_in_kex() {
+        if self.exchange.is_remote_in_kex() && !self.is_late_reply(message) {
             return Err(PeerMisbehaved::DataDuringKex { message }.into());
         }
         Ok(())
+    }
+
+    /// Departure from RFC 4253 7.1: paramiko answers global requests, keepalives and measurements among them,
+    /// also between its KEXINIT and its NEWKEYS. In a later exchange the answers are let through.
+    const fn is_late_reply(&self, message: u8) -> bool {
+        let is_reply = matches!(message, SSH_MSG_REQUEST_SUCCESS | SSH_MSG_REQUEST_FAILURE);
+        is_reply && self.is_authenticated
     }
 
     /// The error that the peer's DISCONNECT is.

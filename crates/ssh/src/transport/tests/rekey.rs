@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::error::PeerMisbehaved;
-use crate::msg::SSH_MSG_KEXINIT;
+use crate::msg::{
+    SSH_MSG_GLOBAL_REQUEST, SSH_MSG_KEXINIT, SSH_MSG_REQUEST_FAILURE, SSH_MSG_REQUEST_SUCCESS,
+};
 use crate::transport::pace::{REKEY_PERIOD, REKEYS_AT_ONCE};
 use std::time::Duration;
 
@@ -134,20 +136,38 @@ fn no_rekey_is_started_before_authentication() {
     assert_eq!(pair.server.received.len(), 1);
 }
 
-#[test]
-fn data_behind_the_peers_kexinit_is_refused() {
+/// What the server makes of a message that its peer sends behind its KEXINIT.
+fn behind_kexinit(message: &[u8]) -> (Pair, Result<(), Error>) {
     let mut pair = Pair::established(&quick());
     pair.client.transport.rekey(NOW).expect("authenticated");
     let mut bytes = pair.client.take_output();
     // The gate is forced open to misbehave.
     pair.client.transport.gate = Gate::Open;
-    pair.client.send(&data(1, 1));
+    pair.client.send(message);
     bytes.extend(pair.client.take_output());
-    let message = SSH_MSG_CHANNEL_DATA;
-    assert_eq!(
-        pair.server.feed(&bytes),
-        Err(PeerMisbehaved::DataDuringKex { message }.into())
-    );
+    pair.client.transport.gate = Gate::Closed;
+    let outcome = pair.server.feed(&bytes);
+    (pair, outcome)
+}
+
+#[test]
+fn data_behind_the_peers_kexinit_is_refused() {
+    for message in [SSH_MSG_CHANNEL_DATA, SSH_MSG_GLOBAL_REQUEST] {
+        let (_, outcome) = behind_kexinit(&[message, 0, 0, 0, 0]);
+        let error = PeerMisbehaved::DataDuringKex { message };
+        assert_eq!(outcome, Err(error.into()));
+    }
+}
+
+#[test]
+fn answers_to_global_requests_may_stand_behind_the_peers_kexinit() {
+    for message in [SSH_MSG_REQUEST_SUCCESS, SSH_MSG_REQUEST_FAILURE] {
+        let (mut pair, outcome) = behind_kexinit(&[message]);
+        assert_eq!(outcome, Ok(()));
+        assert_eq!(pair.server.received, [[message]]);
+        pair.run().expect("both agree");
+        assert_eq!(exchange_counts(&pair), [2, 2]);
+    }
 }
 
 #[test]
