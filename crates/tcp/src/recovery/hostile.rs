@@ -2,7 +2,7 @@
 //! 4 x blocks x log2(segments in flight) segments are looked at, and those newly delivered or lost.
 
 use super::*;
-use crate::scoreboard::Frame;
+use crate::scoreboard::{Blocks, Frame};
 use crate::segment::SackBlock;
 use crate::seq::Seq;
 use fullbore_base::Rng;

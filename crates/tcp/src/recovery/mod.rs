@@ -8,94 +8,29 @@
 
 mod counters;
 mod frto;
+mod newreno;
+mod outcome;
 pub mod prr;
 mod rack;
 mod timeout;
 mod tlp;
 
 pub use counters::Counters;
+pub use outcome::{Ack, Lost, Outcome, Phase};
 pub use timeout::Expired;
 
 use frto::{Episode, Evidence, Frto, Next, Step};
 use fullbore_base::Instant;
-use rack::{DUP_THRESH, Rack, Surroundings};
+use rack::{Rack, Surroundings};
 use tlp::{Tlp, Verdict};
 
-use crate::rate::{Delivery, RateSample};
+use crate::rate::Delivery;
 use crate::rtt::Rtt;
-use crate::scoreboard::{Applied, Blocks, Id, Scoreboard, Snapshot};
+use crate::scoreboard::{Id, Scoreboard};
 
 /// How often a receiver may throw away what it SACKed before its SACKs are no longer believed:
 /// bounds what clearing the scoreboard can cost.
 const RENEGES_MAX: u32 = 3;
-
-/// Where the connection stands:
-///
-/// ```text
-///   Open ──loss──► Fast ──all that was sent before it is acknowledged──► Open
-///     │             │ time-out
-///     └─time-out──► Timeout ──likewise, or needless──► Open
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Nothing is known to be lost.
-    Open,
-    /// Losses are repaired while acknowledgements come in.
-    Fast {
-        /// SND.NXT when it began.
-        recover: u64,
-    },
-    /// Acknowledgements did not come in.
-    Timeout {
-        /// SND.NXT at the time-out.
-        recover: u64,
-    },
-}
-
-/// What a segment of the peer acknowledges, in positions.
-#[derive(Clone, Copy, Debug)]
-pub struct Ack<'a> {
-    /// The cumulative acknowledgement, between SND.UNA and SND.NXT.
-    pub position: u64,
-    /// Its SACK blocks.
-    pub blocks: &'a Blocks,
-    /// When we sent the timestamp that it echoes; rounded down to a millisecond.
-    pub echoed_at: Option<Instant>,
-    /// It acknowledges nothing new, carries nothing and leaves the window as it was (RFC 5681 2).
-    pub is_duplicate: bool,
-}
-
-/// A segment deemed lost, for who models the path.
-#[derive(Clone, Copy, Debug)]
-pub struct Lost {
-    /// Bytes of it.
-    pub bytes: u64,
-    /// The counters when it was sent.
-    pub snapshot: Snapshot,
-    /// Bytes deemed lost in all, this included.
-    pub lost_total: u64,
-}
-
-/// What an acknowledgement led to.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Outcome {
-    /// What changed on the scoreboard.
-    pub applied: Applied,
-    /// Bytes that left the network: delivered, or a duplicate acknowledgement's guess.
-    pub delivered_bytes: u64,
-    /// What it says of the path's rate.
-    pub sample: RateSample,
-    /// Bytes deemed lost by it.
-    pub lost_bytes: u64,
-    /// Fast recovery began.
-    pub has_entered: bool,
-    /// A recovery ended.
-    pub has_left: bool,
-    /// The last recovery was needless: its reduction is to be taken back.
-    pub is_undone: bool,
-    /// A tail loss probe repaired a loss: the window is to be reduced as for any.
-    pub is_probe_repaired: bool,
-}
 
 /// Loss recovery of one direction of a connection.
 #[derive(Debug)]
@@ -429,47 +364,6 @@ impl Recovery {
             Ok(())
         });
         self.reorder_at = stop.flatten();
-        self.delivery.lost() - before
-    }
-
-    /// Without SACK: RFC 6582. Returns the bytes deemed lost.
-    fn count_duplicates(
-        &mut self,
-        ack: &Ack<'_>,
-        outcome: &mut Outcome,
-        on_lost: &mut impl FnMut(&Lost),
-    ) -> u64 {
-        let mss = u64::from(self.mss);
-        let is_fast = matches!(self.phase, Phase::Fast { .. });
-        if ack.is_duplicate && !self.board.is_empty() {
-            self.dupacks = self.dupacks.saturating_add(1);
-            outcome.delivered_bytes += mss;
-            let is_third = self.phase == Phase::Open && self.dupacks == DUP_THRESH;
-            // One flight is not reduced for twice.
-            if is_third && self.board.snd_una() >= self.recover_max {
-                return self.lose_first(on_lost);
-            }
-        } else if outcome.applied.acked_bytes > 0 && is_fast {
-            // A partial acknowledgement: the next hole starts where it stops.
-            let segments = outcome.applied.acked_bytes.div_ceil(mss.max(1));
-            let known = segments.saturating_sub(1).min(u64::from(self.dupacks));
-            self.dupacks -= u32::try_from(known).expect("at most the count");
-            outcome.delivered_bytes -= (known * mss).min(outcome.delivered_bytes);
-            return self.lose_first(on_lost);
-        } else if outcome.applied.acked_bytes > 0 {
-            self.dupacks = 0;
-        }
-        0
-    }
-
-    fn lose_first(&mut self, on_lost: &mut impl FnMut(&Lost)) -> u64 {
-        let before = self.delivery.lost();
-        let first = self.board.first().copied();
-        if self.board.lose_first()
-            && let Some(record) = first
-        {
-            tell_lost(&record, &mut self.delivery, on_lost);
-        }
         self.delivery.lost() - before
     }
 

@@ -1,7 +1,7 @@
 //! Scripts of loss: what was sent, what came back, what is deemed lost and when.
 
 use super::*;
-use crate::scoreboard::Frame;
+use crate::scoreboard::{Blocks, Frame};
 use crate::segment::SackBlock;
 use crate::seq::Seq;
 use std::time::Duration;

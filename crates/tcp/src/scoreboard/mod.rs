@@ -18,13 +18,14 @@
 
 mod blocks;
 mod id_set;
+mod losses;
 mod record;
 mod records;
+mod resegment;
 
 pub use blocks::{Blocks, Frame};
 pub use record::{Id, Record, Snapshot, State};
 
-use alloc::vec::Vec;
 use core::ops::Range;
 
 use fullbore_base::Instant;
@@ -421,145 +422,6 @@ impl Scoreboard {
     fn take_out_of_lost(&mut self, id: Id) {
         self.lost_ids.remove(id.0);
         self.lost.remove(u64::from(self.records.record(id).len));
-    }
-
-    fn put_into_lost(&mut self, id: Id) {
-        let record = self.records.record_mut(id);
-        record.state = State::Lost;
-        let bytes = u64::from(record.len);
-        self.lost_ids.insert(id.0);
-        self.lost.add(bytes);
-    }
-
-    /// Deems lost what was sent longest ago, as long as `is_due` says so of it; stops at the first
-    /// that is not, and returns when. Costs O(1) per segment deemed lost, and one more look.
-    pub fn lose_oldest<T>(
-        &mut self,
-        mut is_due: impl FnMut(&Record) -> Result<(), T>,
-    ) -> Option<T> {
-        while let Some(id) = self.records.oldest() {
-            self.examined += 1;
-            if let Err(stop) = is_due(self.records.record(id)) {
-                return Some(stop);
-            }
-            self.take_out_of_pipe(id);
-            self.put_into_lost(id);
-        }
-        None
-    }
-
-    /// Deems the first record outstanding lost, if it is in flight (NewReno's only knowledge).
-    pub fn lose_first(&mut self) -> bool {
-        let is_in_flight = self.first().is_some_and(|r| r.state == State::InFlight);
-        if is_in_flight {
-            let id = self.records.name(0);
-            self.examined += 1;
-            self.take_out_of_pipe(id);
-            self.put_into_lost(id);
-        }
-        is_in_flight
-    }
-
-    /// Cuts every record into pieces of at most `mss` bytes, each in the state of the whole: the
-    /// path takes no longer ones any more. O(n log n); the caller bounds how often.
-    pub fn resegment(&mut self, mss: u32) {
-        let mut cut = Self {
-            snd_una: self.snd_una,
-            snd_nxt: self.snd_una,
-            examined: self.examined + self.records.len() as u64,
-            ..Self::default()
-        };
-        let mut in_flight = Vec::new();
-        for index in 0..self.records.len() {
-            let record = *self.records.at(index);
-            for start in record.range().step_by(mss.max(1) as usize) {
-                let rest = u32::try_from(record.end() - start).expect("inside the record");
-                let piece = cut.adopt(&record, rest.min(mss.max(1)));
-                if record.state == State::InFlight {
-                    in_flight.push(piece);
-                }
-            }
-        }
-        in_flight.sort_by_key(|&id| cut.records.record(id).order);
-        for id in in_flight {
-            cut.records.link(id);
-        }
-        cut.next_order = self.next_order;
-        *self = cut;
-    }
-
-    /// Appends a piece of `len` bytes of `record`, not linked.
-    fn adopt(&mut self, record: &Record, len: u32) -> Id {
-        let (count, names) = (self.records.len() + 1, self.records.names());
-        self.not_sacked.reserve(count, names.clone());
-        self.lost_ids.reserve(count, names);
-        let id = self.records.push(Record {
-            start: self.snd_nxt,
-            len,
-            older: None,
-            younger: None,
-            ..*record
-        });
-        let bytes = u64::from(len);
-        self.snd_nxt += bytes;
-        match record.state {
-            State::InFlight => {
-                self.pipe.add(bytes);
-                if record.is_retransmitted() {
-                    self.retransmitted.add(bytes);
-                }
-            }
-            State::Lost => {
-                self.lost_ids.insert(id.0);
-                self.lost.add(bytes);
-            }
-            State::Sacked => {
-                self.sacked.add(bytes);
-                return id;
-            }
-        }
-        self.not_sacked.insert(id.0);
-        id
-    }
-
-    /// What is deemed lost was not: it is in flight again, as it was sent. O(lost + in flight).
-    ///
-    /// The caller bounds how often: each segment restored was deemed lost since the last time.
-    pub fn restore_lost(&mut self) {
-        let mut restored: Vec<Id> = Vec::with_capacity(self.lost_ids.len());
-        while let Some(id) = self.next_lost() {
-            self.take_out_of_lost(id);
-            restored.push(id);
-        }
-        if restored.is_empty() {
-            return;
-        }
-        restored.sort_unstable_by_key(|&id| (self.records.record(id).order, id));
-        self.examined += restored.len() as u64;
-        for &id in &restored {
-            let record = self.records.record_mut(id);
-            record.state = State::InFlight;
-            let (bytes, is_again) = (u64::from(record.len), record.is_retransmitted());
-            self.pipe.add(bytes);
-            if is_again {
-                self.retransmitted.add(bytes);
-            }
-        }
-        self.records.merge(&restored);
-    }
-
-    /// The receiver threw away what it said it held: all of that is lost (RFC 2018 section 8).
-    /// O(segments outstanding); the caller bounds how often.
-    pub fn forget_sacked(&mut self) {
-        for index in 0..self.records.len() {
-            self.examined += 1;
-            let id = self.records.name(index);
-            if self.records.at(index).state == State::Sacked {
-                self.sacked.remove(u64::from(self.records.at(index).len));
-                self.not_sacked.insert(id.0);
-                self.put_into_lost(id);
-            }
-        }
     }
 }
 

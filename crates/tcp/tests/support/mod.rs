@@ -169,6 +169,10 @@ impl Host {
         host
     }
 
+    pub fn set_peer(&mut self, peer: NodeId) {
+        self.peer = Some(peer);
+    }
+
     pub fn info(&self) -> Info {
         self.connection.as_ref().expect("it is connected").info()
     }
