@@ -60,10 +60,11 @@ pub const PROFILES: &[Profile] = &[
         patterns: &["PuTTY_*", "Uppity*"],
         settings: &[ServesInOrder(false), READ_32K],
     },
+    // Measured as a client: the draft's order of SYMLINK, unless the server's line says OpenSSH.
     Profile {
         name: "libssh",
         patterns: &["libssh_*", "libssh-*"],
-        settings: &[READ_32K],
+        settings: &[READ_32K, SymlinkLinkFirst(true)],
     },
     // github.com/pkg/sftp: reads and writes of a session run side by side, DATA is cut to 32 KiB, no
     // limits@openssh.com.
@@ -119,7 +120,7 @@ pub const PROFILES: &[Profile] = &[
             READ_32K,
         ],
     },
-    // Measured: it takes the draft's order of SYMLINK from clients that it does not know.
+    // Measured in both roles: the draft's order of SYMLINK with peers that do not call themselves OpenSSH.
     Profile {
         name: "AsyncSSH",
         patterns: &["AsyncSSH_*"],

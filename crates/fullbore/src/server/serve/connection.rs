@@ -25,6 +25,7 @@ use super::auth::{Policy, Rights, Verdict};
 use super::gate::Place;
 use super::log::Log;
 use crate::config::authorized_keys::SftpCommand;
+use crate::config::quirks::Quirks;
 use crate::config::text::escape_for_display;
 use crate::driver::budget::WindowBudget;
 use crate::driver::clock::Clock;
@@ -327,17 +328,11 @@ impl Task {
     }
 }
 
-/// PEERS: asyncssh and libssh send the link first, unless the server's banner says OpenSSH, which
-/// ours does not.
+/// In which order a client sends the paths of SYMLINK, as far as its name tells.
 fn symlink_order(remote_version: &[u8]) -> SymlinkOrder {
-    let software = remote_version
-        .strip_prefix(b"SSH-2.0-")
-        .unwrap_or(remote_version);
-    let is_draft = software.starts_with(b"AsyncSSH") || software.starts_with(b"libssh_");
-    if is_draft {
-        SymlinkOrder::Draft
-    } else {
-        SymlinkOrder::OpenSsh
+    match Quirks::of(remote_version, &[]).symlink_link_first {
+        true => SymlinkOrder::Draft,
+        false => SymlinkOrder::OpenSsh,
     }
 }
 
