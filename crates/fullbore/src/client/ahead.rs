@@ -13,6 +13,8 @@ pub enum Ahead {
     Realpath(Vec<u8>),
     /// The file, open to be read.
     Open(Vec<u8>),
+    /// The folder, open to be listed.
+    Opendir(Vec<u8>),
 }
 
 /// Requests that are asked ahead at most; further ones wait for somebody to ask. Ours.
@@ -25,6 +27,7 @@ impl Ahead {
             Self::Stat(path) => Request::Stat { path },
             Self::Lstat(path) => Request::Lstat { path },
             Self::Realpath(path) => Request::Realpath { path },
+            Self::Opendir(path) => Request::Opendir { path },
             Self::Open(path) => Request::Open {
                 path,
                 flags: OpenFlags::READ,

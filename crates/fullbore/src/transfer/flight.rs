@@ -46,12 +46,10 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
-    /// At most `most` files; `turnaround` is how long the first answer took.
-    pub(crate) fn new(now: Instant, turnaround: Duration, most: usize) -> Self {
-        let meanwhile = turnaround.as_nanos() / FILE_TIME.as_nanos();
-        let meanwhile = usize::try_from(meanwhile).unwrap_or(usize::MAX);
+    /// At most `most` files.
+    pub(crate) fn new(now: Instant, most: usize) -> Self {
         Self {
-            limit: meanwhile.max(FILES_MIN).min(most),
+            limit: FILES_MIN.min(most),
             least: FILES_MIN.min(most),
             most,
             began: now,
@@ -60,6 +58,15 @@ impl Flight {
             is_full: false,
             rate: None,
             hold: 0,
+        }
+    }
+
+    /// An answer took so long. Counts until the first round is over: from then on rates do.
+    pub(crate) fn on_turnaround(&mut self, took: Duration) {
+        if self.rate.is_none() {
+            let meanwhile = took.as_nanos() / FILE_TIME.as_nanos();
+            let meanwhile = usize::try_from(meanwhile).unwrap_or(usize::MAX);
+            self.limit = meanwhile.max(self.limit).min(self.most);
         }
     }
 
@@ -111,7 +118,7 @@ mod tests {
     /// Files done at `rate(limit)` files a second until `count` are; the limits on the way.
     fn limits(most: usize, count: usize, rate: impl Fn(usize) -> f64) -> Vec<usize> {
         let mut now = Instant::ZERO;
-        let mut flight = Flight::new(now, Duration::ZERO, most);
+        let mut flight = Flight::new(now, most);
         let mut limits = vec![flight.limit()];
         for _ in 0..count {
             flight.on_full();
@@ -126,8 +133,11 @@ mod tests {
 
     #[test]
     fn begins_with_what_could_be_served_until_the_first_answer() {
-        let first =
-            |millis, most| Flight::new(Instant::ZERO, Duration::from_millis(millis), most).limit();
+        let first = |millis, most| {
+            let mut flight = Flight::new(Instant::ZERO, most);
+            flight.on_turnaround(Duration::from_millis(millis));
+            flight.limit()
+        };
         assert_eq!(first(0, 1024), FILES_MIN);
         assert_eq!(first(30, 1024), 300);
         assert_eq!(first(300, 1024), 1024);
@@ -164,7 +174,7 @@ mod tests {
 
     #[test]
     fn what_never_fills_it_says_nothing() {
-        let mut flight = Flight::new(Instant::ZERO, Duration::ZERO, 1024);
+        let mut flight = Flight::new(Instant::ZERO, 1024);
         for n in 0..1000 {
             flight.on_done(Instant::ZERO + Duration::from_millis(n), 1 << 20);
         }

@@ -31,8 +31,11 @@ pub(super) fn about_paths(paths: &[Vec<u8>], is_recursive: bool) -> Vec<Ahead> {
     let questions = paths.flat_map(|(index, path)| {
         let path = or_here(path.clone());
         let mut asked = vec![Ahead::Stat(path.clone()), Ahead::Realpath(path.clone())];
-        if !is_recursive && index < OPENED_AHEAD_MAX {
-            asked.push(Ahead::Open(path));
+        if index < OPENED_AHEAD_MAX {
+            asked.push(match is_recursive {
+                true => Ahead::Opendir(path),
+                false => Ahead::Open(path),
+            });
         }
         asked
     });
@@ -83,7 +86,9 @@ mod tests {
             about_sources(&paths(&["x*", "~/y", "a\\*b"]), false),
             expected
         );
-        assert_eq!(about_sources(&paths(&["a\\*b"]), true), expected[..2]);
+        let tree = about_sources(&paths(&["a\\*b"]), true);
+        assert_eq!(tree[..2], expected[..2]);
+        assert_eq!(tree[2], Ahead::Opendir(path()));
         assert_eq!(
             about_sources(&paths(&[""]), true)[0],
             Ahead::Stat(b".".to_vec())

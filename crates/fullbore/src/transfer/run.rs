@@ -7,6 +7,7 @@ use fullbore_base::Instant;
 use fullbore_sftp::proto::Attrs;
 
 use super::observer::{Event, Observer, Summary};
+use super::pool::Pool;
 use super::questions::ASKED_TOGETHER;
 use super::side::{Fault, FaultKind, Side};
 use super::temp::{join, split};
@@ -17,6 +18,9 @@ use crate::driver::clock::Clock;
 /// that 1,024 are 340 files in a round trip, 3,400 a second at 100 ms. OpenSSH's server has 1,019
 /// handles in most places.
 pub const FILES_IN_FLIGHT_MAX: usize = 1024;
+
+/// Sources that are looked at together.
+const ROOTS_TOGETHER: usize = 256;
 
 /// Bytes of the files that are copied at once, as far as sizes are known. Two are always allowed.
 pub const BYTES_IN_FLIGHT_MAX: u64 = 64 * 1024 * 1024;
@@ -114,8 +118,8 @@ pub struct Run<'a, D: Side> {
     pub(crate) options: Options,
     pub(crate) observer: &'a dyn Observer,
     pub(crate) tally: Tally,
-    clock: Clock,
-    /// How long the slowest first answer took, of the target or a source.
+    pub(crate) clock: Clock,
+    /// How long the slowest first answer took, of the target, a source, or the first folders.
     pub(crate) turnaround: Cell<Duration>,
 }
 
@@ -171,17 +175,26 @@ impl<'a, D: Side> Run<'a, D> {
     /// told to the observer and counted; the other files go on, unless the session is lost.
     pub async fn copy_from<S: Side>(&self, source: &S, sources: &[Vec<u8>]) {
         let mut roots = Vec::with_capacity(sources.len());
-        for (index, path) in sources.iter().enumerate() {
-            if index % ASKED_TOGETHER == 0 {
-                let end = sources.len().min(index + ASKED_TOGETHER);
-                source.ask_ahead(&sources[index..end], self.options.recursive);
+        for paths in sources.chunks(ROOTS_TOGETHER) {
+            let ahead = &paths[..paths.len().min(ASKED_TOGETHER)];
+            source.ask_ahead(ahead, self.options.recursive);
+            let mut pool = Pool::new();
+            for (index, path) in paths.iter().enumerate() {
+                pool.push(async move { (index, self.root(source, path).await) });
             }
-            match self.root(source, path).await {
-                Ok(root) => roots.push(root),
-                Err(fault) => {
-                    self.fail(source.prefix(), path, None, &fault);
-                    if fault.kind == FaultKind::Lost {
-                        return;
+            let mut found = Vec::with_capacity(paths.len());
+            while let Some(root) = pool.next().await {
+                found.push(root);
+            }
+            found.sort_unstable_by_key(|(index, _)| *index);
+            for (index, root) in found {
+                match root {
+                    Ok(root) => roots.push(root),
+                    Err(fault) => {
+                        self.fail(source.prefix(), &paths[index], None, &fault);
+                        if fault.kind == FaultKind::Lost {
+                            return;
+                        }
                     }
                 }
             }
@@ -195,12 +208,17 @@ impl<'a, D: Side> Run<'a, D> {
         self.tally.summary.get()
     }
 
+    /// What was asked at `asked` is answered now.
+    pub(crate) fn note_turnaround(&self, asked: Instant) {
+        let took = self.clock.now() - asked;
+        self.turnaround.set(self.turnaround.get().max(took));
+    }
+
     async fn root<S: Side>(&self, source: &S, path: &[u8]) -> Result<Root, Fault> {
         let path = if path.is_empty() { b"." } else { path };
         let asked = self.clock.now();
         let (attrs, real) = tokio::join!(source.stat(path), source.realpath(path));
-        let took = self.clock.now() - asked;
-        self.turnaround.set(self.turnaround.get().max(took));
+        self.note_turnaround(asked);
         let (attrs, real) = (attrs?, real?);
         if attrs.is_dir() && !self.options.recursive {
             return Err(Fault::failure(

@@ -13,7 +13,6 @@ use super::run::{DEPTH_MAX, FILES_IN_FLIGHT_MAX, Run};
 use super::side::{Entry, Fault, FaultKind, Side};
 use super::temp::{SUFFIX, join, split};
 use super::work::{Allowance, Share, Task, Work};
-use crate::driver::clock::Clock;
 
 /// With fewer handles than that beside those of open folders, folders are read to their end at once.
 const HANDLES_SPARE: usize = 8;
@@ -84,9 +83,9 @@ enum Found<L> {
 /// Copies `roots` from `source` to the target of `run`.
 pub(crate) async fn copy<S: Side, D: Side>(run: &Run<'_, D>, source: &S, roots: Vec<Root>) {
     let walk = Walk { run, source };
-    let clock = Clock::start();
+    let clock = &run.clock;
     let most = run.options.files_in_flight.clamp(1, FILES_IN_FLIGHT_MAX);
-    let mut flight = Flight::new(clock.now(), run.turnaround.get(), most);
+    let mut flight = Flight::new(clock.now(), most);
     let mut work = Work::new();
     roots
         .into_iter()
@@ -94,6 +93,7 @@ pub(crate) async fn copy<S: Side, D: Side>(run: &Run<'_, D>, source: &S, roots: 
         .for_each(|root| work.add(root.into()));
     let mut pool = Pool::new();
     loop {
+        flight.on_turnaround(run.turnaround.get());
         let allowed = walk.allowance(&flight, work.open_listings());
         while let Some(task) = work.begin(allowed) {
             pool.push(walk.perform(task));
@@ -346,10 +346,15 @@ impl<S: Side, D: Side> Walk<'_, '_, S, D> {
     /// Makes the folder and begins to list it, both in one round trip.
     async fn open_folder(&self, folder: &Folder) -> Result<S::Listing, Fault> {
         let paths = &folder.paths;
+        let asked = self.run.clock.now();
         let (made, listing) = tokio::join!(
             self.make_folder(&paths.target),
             self.source.list(&paths.source)
         );
+        if folder.depth == 0 {
+            // Later ones wait behind what else is in flight.
+            self.run.note_turnaround(asked);
+        }
         match (made, listing) {
             (Ok(is_new), Ok(listing)) => {
                 folder.is_new.set(is_new);
