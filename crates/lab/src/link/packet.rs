@@ -94,10 +94,10 @@ impl Packet {
         if !matches!(self.0[1] & !GSO_ECN, GSO_TCPV4 | GSO_TCPV6) || mss == 0 {
             return whole;
         }
-        let Some(offset) = self.ip().get(tcp_start + 12) else {
+        let Some(tcp_header_len) = tcp_header_len(self.ip(), tcp_start) else {
             return whole;
         };
-        let header_len = tcp_start + usize::from(offset >> 4) * 4;
+        let header_len = tcp_start + tcp_header_len;
         let Some(payload_len) = self.ip().len().checked_sub(header_len) else {
             return whole;
         };
@@ -154,6 +154,18 @@ impl Packet {
         );
         Self(bytes)
     }
+}
+
+/// Length of the TCP header at `tcp_start`; nothing where the headers of `ip` make no sense.
+fn tcp_header_len(ip: &[u8], tcp_start: usize) -> Option<usize> {
+    let first = *ip.first()?;
+    let fits = match first >> 4 {
+        4 => usize::from(first & 0xf) * 4 == tcp_start && tcp_start >= 20,
+        6 => tcp_start >= 40,
+        _ => false,
+    };
+    let len = usize::from(ip.get(tcp_start + 12)? >> 4) * 4;
+    (fits && len >= 20).then_some(len)
 }
 
 /// Writes what follows from the length of `ip`: the IP header's fields and checksum, and the partial TCP
