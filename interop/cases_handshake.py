@@ -19,10 +19,9 @@ FAR = "10.77.0.2"
 SHORT, LONG = 0.1, 0.3
 
 # TCP's handshake is one. The last is the file's byte: a copy of one byte ends with it. sshd leaves Nagle's
-# algorithm on until a session runs, so it keeps its KEXINIT back until its version line is acknowledged, and
-# the login's success until the service's: two more than what our messages wait for. At the next contact there
-# is one, for the session runs when the login has succeeded.
-FIRST_CONTACT, REMEMBERED = 6 + 2, 4 + 1
+# algorithm on until a session runs, so that what stands behind its version line waits until that is
+# acknowledged: one more than what our messages wait for.
+FIRST_CONTACT, REMEMBERED = 5 + 1, 4 + 1
 SERVE_FIRST_CONTACT, SERVE_REMEMBERED = 5, 4
 
 

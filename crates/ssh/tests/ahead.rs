@@ -142,3 +142,30 @@ fn what_went_ahead_of_a_refused_key_comes_again_behind_the_right_one() {
     assert_eq!(taken(&mut raw, 0), (0, 0));
     assert!(node.conn.is_authenticated() && node.conn.error().is_none());
 }
+
+/// By which an application tells a server that ended the connection over haste from one that refused.
+#[test]
+fn it_is_known_whether_the_last_attempt_was_followed_by_something() {
+    let was_ahead = |name: &[u8], attempts: Vec<Attempt>| {
+        let (mut raw, mut node) = ends(|_| {}, attempts);
+        node.conn.presume_patience();
+        raw.exchange(&mut node);
+        raw.expect(SSH_MSG_USERAUTH_REQUEST);
+        raw.send(&message(SSH_MSG_SERVICE_ACCEPT, |m| {
+            m.put_string(b"ssh-userauth");
+        }));
+        raw.send(&message(SSH_MSG_USERAUTH_FAILURE, |m| {
+            m.put_string(name);
+            m.put_bool(false);
+        }));
+        raw.exchange(&mut node);
+        node.conn.was_ahead_of_success()
+    };
+    assert!(was_ahead(b"publickey", vec![key_attempt(8, true)]));
+    let password = Attempt::Password(b"secret"[..].into());
+    assert!(!was_ahead(
+        b"password",
+        vec![password, key_attempt(8, true)]
+    ));
+    assert!(!was_ahead(b"publickey", vec![key_attempt(8, false)]));
+}

@@ -225,11 +225,12 @@ fn is_undecided(connection: &Connection, haste: Haste<'_>) -> bool {
         let is_ahead = conn.is_ahead_of_consent();
         match conn.is_authenticated() {
             true => is_ahead,
-            // An attempt that was refused was decided on.
+            // An attempt that was refused was decided on, but for what came behind it.
             false => {
                 let methods = conn.auth_methods();
-                methods.is_none_or(|methods| methods.offered.is_none())
-                    && (is_ahead || matches!(haste, Haste::AsSeen(_)))
+                let is_first = methods.is_none_or(|methods| methods.offered.is_none());
+                conn.was_ahead_of_success()
+                    || is_first && (is_ahead || matches!(haste, Haste::AsSeen(_)))
             }
         }
     })

@@ -155,7 +155,13 @@ impl<'a> Login<'a> {
     /// Sends the most promising attempt without having asked what the server takes.
     async fn first_attempt(&mut self) -> Result<(), Error> {
         match self.key_attempt() {
-            Some(attempt) => self.attempt(Attempt::PublicKey(attempt)),
+            Some(attempt) => {
+                if attempt.known && self.candidates.list.len() == 1 {
+                    self.core
+                        .change(|state, _| state.session.conn_mut().presume_patience());
+                }
+                self.attempt(Attempt::PublicKey(attempt))
+            }
             None => self.attempt(Attempt::None),
         }
     }

@@ -17,8 +17,9 @@
 //!   has its window in force when it has handled the first request (before that, data is passed over).
 //!   What comes behind an authentication request waits in its buffer until the request is decided; if
 //!   that fails, each message is answered with UNIMPLEMENTED and nothing else happens. It is relied on
-//!   only where an earlier connection was logged in to a server with the same version line, and only
-//!   behind a key's signature: a password could be wrong any time, a key that worked works.
+//!   only behind a key's signature, for a password could be wrong any time; and only where an earlier
+//!   connection was logged in to a server with the same version line, or the application has but one
+//!   key, so that it is the likely one.
 //!
 //! Everything sent ahead is kept until it is confirmed and sent again where it was in vain. So what a
 //! wrong guess costs is the round trips that none would have cost.
@@ -55,6 +56,7 @@ impl Connection {
             return Ahead::OfSuccess;
         }
         match version.starts_with(OPENSSH) {
+            true if self.is_patience_presumed => Ahead::OfSuccess,
             true if self.patient_version.as_deref() == Some(version) => Ahead::OfSuccess,
             true => Ahead::OfConfirmation,
             false => Ahead::Nothing,
@@ -77,6 +79,18 @@ impl Connection {
         is_proof_sent
             && self.ahead() == Ahead::OfSuccess
             && algorithms.is_some_and(|a| a.compression_client_to_server == Compression::None)
+    }
+
+    /// Client: the next key is the one that the server is likely to take, so that the first channel may
+    /// follow it. Changes nothing for servers that are not known to bear that.
+    pub fn presume_patience(&mut self) {
+        self.is_patience_presumed = true;
+    }
+
+    /// Whether the last attempt to log in was followed by something that was sent ahead of its success.
+    #[must_use]
+    pub const fn was_ahead_of_success(&self) -> bool {
+        self.was_ahead_of_success
     }
 
     /// Whether something was sent ahead that the server has neither confirmed nor refused.

@@ -54,6 +54,11 @@ impl Login {
         matches!(self.side, Side::Server(_))
     }
 
+    /// Success was sent or received.
+    pub(super) const fn is_done(&self) -> bool {
+        self.is_done
+    }
+
     /// Server: no packet may be opened. The application has an answer to give, or success has not
     /// been sent: what comes next depends on it (and on compression, which starts there).
     pub(super) const fn is_answer_owed(&self) -> bool {
@@ -151,7 +156,9 @@ impl Connection {
     /// `ApiMisuse`: an attempt is under way, or its password is too long.
     pub fn authenticate(&mut self, attempt: Attempt) -> Result<(), Error> {
         self.alive()?;
-        self.login.as_client_mut()?.authenticate(attempt)
+        self.login.as_client_mut()?.authenticate(attempt)?;
+        self.was_ahead_of_success = false;
+        Ok(())
     }
 
     /// Client: what an external signer shall sign.

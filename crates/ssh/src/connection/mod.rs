@@ -53,6 +53,10 @@ pub struct Connection {
     config: ConnectionConfig,
     /// Client: see [`ClientConfig::patient_version`].
     patient_version: Option<Vec<u8>>,
+    /// Client: see [`Connection::presume_patience`].
+    is_patience_presumed: bool,
+    /// Client: something went between the last attempt to log in and its answer.
+    was_ahead_of_success: bool,
     table: Table,
     /// Channel bytes that lie where they were opened.
     lent: Option<Lent>,
@@ -136,6 +140,8 @@ impl Connection {
             transport,
             login,
             patient_version: None,
+            is_patience_presumed: false,
+            was_ahead_of_success: false,
             table: Table::default(),
             lent: None,
             control: MessageQueue::new(CONTROL_BYTES_MAX + CONTROL_SLACK_BYTES),

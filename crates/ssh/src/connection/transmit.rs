@@ -163,6 +163,7 @@ impl Connection {
             return Ok(false);
         }
         if is_ahead {
+            self.was_ahead_of_success |= !self.login.is_done();
             // The first channel of a connection has the lowest number on both sides.
             channel.remote = Some(Remote {
                 id: 0,
