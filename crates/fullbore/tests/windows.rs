@@ -11,6 +11,7 @@ use fullbore_base::{Instant, Rate};
 use fullbore_sftp::client as sftp;
 use fullbore_sim::{Pair, PairConfig, Stop};
 use fullbore_ssh::config::{ClientConfig, ServerConfig};
+use fullbore_ssh::msg::DisconnectReason;
 use simulated::ServerEnd;
 use simulated::copier::{Copier, Way};
 use simulated::zeros::Zeros;
@@ -64,10 +65,25 @@ fn copy(path: Path, way: Way, len: u64, fixed: Option<u32>) -> Copy {
 }
 
 fn copy_between(path: Path, what: (Way, u64), client: ClientConfig, server: ServerConfig) -> Copy {
-    let a = Copier::new(client, sftp::Config::default(), 3, what);
+    let len_max = sftp::Config::default().request_len_max;
+    copy_in(path, what, (client, server), len_max)
+}
+
+/// With requests of at most `len_max` bytes.
+fn copy_in(
+    path: Path,
+    what: (Way, u64),
+    (client, server): (ClientConfig, ServerConfig),
+    request_len_max: u32,
+) -> Copy {
+    let requests = sftp::Config {
+        request_len_max,
+        ..sftp::Config::default()
+    };
+    let a = Copier::new(client, requests, 3, what);
     let zeros = Zeros {
         len: what.1,
-        written: 0,
+        ..Zeros::default()
     };
     let mut pair = Pair::new(path.pair(), a, ServerEnd::new(server, 4, zeros));
     let stop = pair.run(DEADLINE, |pair| pair.a.begun.is_some(), |_| {});
@@ -185,4 +201,174 @@ fn a_cold_copy_ramps_no_slower_than_slow_start() {
         let took = pair.now() - start;
         assert!(took <= MS * 7400, "{way:?} took {took:?}");
     }
+}
+
+/// A copy on a full link whose socket holds no more than it may unsent.
+fn full_link(path: Path, way: Way) -> Copy {
+    let mut client = ClientConfig::default();
+    // As for a known host: its key's algorithm first.
+    client.transport.host_key_algorithms = vec!["ssh-ed25519".to_owned()];
+    let a = Copier::new(client, sftp::Config::default(), 3, (way, ENDLESS));
+    let zeros = Zeros {
+        len: ENDLESS,
+        ..Zeros::default()
+    };
+    let server = ServerEnd::new(ServerConfig::default(), 4, zeros);
+    let config = PairConfig {
+        buffer_bytes_max: usize::try_from(path.bdp() / 2 + SOCKET_BYTES).unwrap(),
+        ..path.pair()
+    };
+    let mut pair = Pair::new(config, a, server);
+    run_for(&mut pair, path.rtt() * 20);
+    assert!(run_for(&mut pair, path.rtt()) >= path.bdp() / 10 * 9);
+    pair
+}
+
+#[test]
+fn a_rekey_on_a_full_link_takes_a_round_trip_and_little_more() {
+    for path in [
+        Path {
+            mbit: 320,
+            rtt_ms: 200,
+        },
+        Path {
+            mbit: 100,
+            rtt_ms: 100,
+        },
+    ] {
+        for way in [Way::Get, Way::Put] {
+            for by_client in [true, false] {
+                let mut pair = full_link(path, way);
+                let start = pair.now();
+                let conn = if by_client {
+                    pair.a.session.conn_mut()
+                } else {
+                    pair.b.session.conn_mut()
+                };
+                conn.rekey(start).unwrap();
+                // Until both ends have them both ways; the bytes pause for less.
+                let done = |pair: &Copy| {
+                    let (a, b) = (pair.a.session.conn(), pair.b.session.conn());
+                    a.key_exchange_count() == 2 && b.key_exchange_count() == 2
+                };
+                let (mut last, mut bytes, mut pause) = (start, 0, Duration::ZERO);
+                let mut client_done = None;
+                let check = |pair: &Copy| {
+                    if arrived(pair) != bytes {
+                        pause = pause.max(pair.now() - last);
+                        (last, bytes) = (pair.now(), arrived(pair));
+                    }
+                    if pair.a.session.conn().key_exchange_count() == 2 {
+                        client_done.get_or_insert(pair.now());
+                    }
+                };
+                assert_eq!(pair.run(DEADLINE, done, check), Stop::Done);
+                let limit = path.rtt() + MS * 100;
+                let what = format!("{path:?} {way:?}, asked by the client: {by_client}");
+                assert!(pause <= limit, "{what}: a pause of {pause:?}");
+                let started = match by_client {
+                    true => start,
+                    // Its KEXINIT has to arrive first.
+                    false => start + path.rtt() / 2,
+                };
+                let took = client_done.unwrap() - started;
+                assert!(took <= limit, "{what}: {took:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_abort_on_a_full_link_is_known_at_the_other_end_within_a_round_trip() {
+    for path in [
+        Path {
+            mbit: 320,
+            rtt_ms: 200,
+        },
+        Path {
+            mbit: 100,
+            rtt_ms: 100,
+        },
+    ] {
+        for way in [Way::Get, Way::Put] {
+            let mut pair = full_link(path, way);
+            let start = pair.now();
+            let conn = pair.a.session.conn_mut();
+            conn.disconnect(start, DisconnectReason::ByApplication, "interrupted");
+            let done = |pair: &Copy| pair.b.session.conn().error().is_some();
+            assert_eq!(pair.run(DEADLINE, done, |_| {}), Stop::Done);
+            let took = pair.now() - start;
+            assert!(took <= path.rtt() + MS * 100, "{path:?} {way:?}: {took:?}");
+        }
+    }
+}
+
+#[test]
+fn windows_of_any_size_carry_an_upload_as_fast_as_they_allow() {
+    let path = Path {
+        mbit: 320,
+        rtt_ms: 50,
+    };
+    for window in [32 << 10, 2 << 20, u32::MAX] {
+        let mut server = ServerConfig::default();
+        server.connection.local_window = Some(window);
+        let client = ClientConfig::default();
+        // Our server waits for whole requests.
+        let len_max = (window / 8).min(sftp::Config::default().request_len_max);
+        let what = (Way::Put, 8 * MIB);
+        let mut pair = copy_in(path, what, (client, server), len_max);
+        let start = pair.now();
+        let stop = pair.run(DEADLINE, |pair| pair.a.is_done, |_| {});
+        assert_eq!((stop, &pair.a.error), (Stop::Done, &None));
+        assert_eq!(pair.b.app.written, 8 * MIB);
+        // One window per round trip, of which an eighth may be on its way back.
+        let took = pair.now() - start;
+        let trips = 8 * MIB / u64::from(window) + 4;
+        let trips = u32::try_from(trips).unwrap();
+        assert!(
+            took <= path.rtt() * trips * 4 / 3 + MS * 300,
+            "{window}: {took:?}"
+        );
+    }
+}
+
+#[test]
+fn a_window_that_is_clamped_on_the_way_slows_a_copy_and_does_not_stop_it() {
+    let path = Path {
+        mbit: 320,
+        rtt_ms: 20,
+    };
+    let mut pair = copy(path, Way::Put, 32 * MIB, None);
+    run_for(&mut pair, MS * 300);
+    let now = pair.now();
+    let conn = pair.b.session.conn_mut();
+    let ch = conn.channels().next().unwrap();
+    conn.set_local_window(ch, 300 << 10).unwrap();
+    let stop = pair.run(DEADLINE, |pair| pair.a.is_done, |_| {});
+    assert_eq!((stop, &pair.a.error), (Stop::Done, &None));
+    assert_eq!(pair.b.app.written, 32 * MIB);
+    assert!(pair.now() - now > MS * 1000, "it did hold back");
+    let lane = pair.a.lane;
+    let limited = pair.a.session.conn().window_limited(pair.now(), lane);
+    assert!(limited > MS * 500, "and that was seen: {limited:?}");
+}
+
+#[test]
+fn a_window_that_never_opens_again_ends_the_lane_with_its_size() {
+    let path = Path {
+        mbit: 320,
+        rtt_ms: 20,
+    };
+    let mut server = ServerConfig::default();
+    server.connection.local_window = Some(2 << 20);
+    let client = ClientConfig::default();
+    let mut pair = copy_between(path, (Way::Put, ENDLESS), client, server);
+    pair.b.app.is_stuck = true;
+    let start = pair.now();
+    let stop = pair.run(DEADLINE, |pair| pair.a.error.is_some(), |_| {});
+    assert_eq!(stop, Stop::Done);
+    let said = pair.a.error.clone().unwrap();
+    assert!(said.contains("channel window of 2097152 bytes"), "{said}");
+    let patience = sftp::Config::default().reply_timeout;
+    assert!(pair.now() - start <= patience + MS * 2000);
 }

@@ -7,6 +7,7 @@ use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use fullbore_base::Instant;
 use fullbore_sftp::client as sftp;
@@ -378,6 +379,10 @@ impl Task<'_> {
 }
 
 impl Driven for Task<'_> {
+    fn on_rtt(&mut self, now: Instant, rtt: Duration) {
+        self.state.session.conn_mut().on_rtt(now, rtt);
+    }
+
     fn input_space(&mut self) -> &mut [u8] {
         self.state.session.input_space()
     }

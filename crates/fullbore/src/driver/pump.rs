@@ -34,6 +34,8 @@ pub trait Driven {
     fn pending(&self) -> &[u8];
     /// The stream took `n` bytes.
     fn sent(&mut self, now: Instant, n: usize);
+    /// TCP's measure of the round trip: about once in one, while bytes come.
+    fn on_rtt(&mut self, _now: Instant, _rtt: Duration) {}
     /// Nothing will happen on this session any more, once `pending` has gone.
     fn is_finished(&self) -> bool;
     /// The peer may have more to say once it knows that what it said has arrived.
@@ -67,6 +69,10 @@ const ROUNDS_MAX: usize = 8;
 /// send nothing more for the peer's last words.
 const LINGER: Duration = Duration::from_secs(2);
 
+/// How often TCP is asked for its round-trip time at most, while bytes come: a system call of a
+/// microsecond.
+const RTT_INTERVAL: Duration = Duration::from_millis(100);
+
 /// The stream, the clock and the timer of one connection.
 #[derive(Debug)]
 pub struct Pump {
@@ -74,6 +80,8 @@ pub struct Pump {
     clock: Clock,
     timer: Pin<Box<tokio::time::Sleep>>,
     timer_at: Option<Instant>,
+    /// When TCP may be asked for its round-trip time again.
+    rtt_at: Instant,
     reading: bool,
     writing: bool,
     /// Whether the last [`Pump::poll`] ended because nothing could be done.
@@ -93,6 +101,7 @@ impl Pump {
             clock,
             timer: Box::pin(tokio::time::sleep(std::time::Duration::ZERO)),
             timer_at: None,
+            rtt_at: Instant::ZERO,
             reading: true,
             writing: true,
             is_asleep: false,
@@ -215,6 +224,7 @@ impl Pump {
                 if session.is_greeting() {
                     self.stream.acknowledge();
                 }
+                self.tell_rtt(session, now);
                 session.handle_input(now, n);
                 count(session, n);
                 true
@@ -229,6 +239,20 @@ impl Pump {
                 self.end(session, now);
                 true
             }
+        }
+    }
+
+    /// Asks TCP for its round-trip time, if it is time and the stream is one of TCP's.
+    fn tell_rtt(&mut self, session: &mut dyn Driven, now: Instant) {
+        if now < self.rtt_at {
+            return;
+        }
+        self.rtt_at = now + RTT_INTERVAL;
+        if let Some(info) = self.stream.tcp_info()
+            && !info.rtt.is_zero()
+        {
+            session.on_rtt(now, info.rtt);
+            self.rtt_at = now + info.rtt.max(RTT_INTERVAL);
         }
     }
 

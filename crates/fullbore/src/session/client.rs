@@ -2,6 +2,7 @@
 
 use fullbore_base::escape_for_display;
 use std::fmt;
+use std::time::Duration;
 
 use fullbore_base::{Instant, TxBuf};
 use fullbore_sftp::client::{self as sftp, Blocks, Client};
@@ -40,6 +41,9 @@ pub enum LaneError {
     Ended(Option<u32>, Vec<u8>),
     /// The SFTP session failed.
     Sftp(sftp::Error),
+    /// The server did not answer, and its channel window was used up: the most it ever had, in bytes,
+    /// and for how long it was waited for.
+    WindowShut(u32, Duration),
 }
 
 impl fmt::Display for LaneError {
@@ -65,6 +69,12 @@ impl fmt::Display for LaneError {
                 write!(f, ", saying: {}", escape_for_display(said))
             }
             Self::Sftp(error) => error.fmt(f),
+            Self::WindowShut(bytes, patience) => write!(
+                f,
+                "the server takes no more: its channel window of {bytes} bytes is used up, and for {} s \
+                 it has neither opened it again nor answered",
+                patience.as_secs()
+            ),
         }
     }
 }
@@ -374,8 +384,13 @@ impl ClientSession {
                 return Some(Event::Lane(lane.ch, event));
             }
         }
-        let error = lane.client.error()?.clone();
-        self.fail(i, LaneError::Sftp(error))
+        let error = match *lane.client.error()? {
+            sftp::Error::Silent(patience) if self.conn.is_window_shut(lane.ch) => {
+                LaneError::WindowShut(self.conn.remote_window_peak(lane.ch), patience)
+            }
+            ref error => LaneError::Sftp(error.clone()),
+        };
+        self.fail(i, error)
     }
 
     /// Gives the lane what its channel holds, as long as it takes it. A lane that is over has

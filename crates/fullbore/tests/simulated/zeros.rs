@@ -18,6 +18,8 @@ pub struct Zeros {
     pub len: u64,
     /// Bytes that were written.
     pub written: u64,
+    /// What is written never ends.
+    pub is_stuck: bool,
 }
 
 impl ServerApp for Zeros {
@@ -89,6 +91,9 @@ impl Store for Zeros {
     }
 
     fn write(&mut self, _: Token, _: FileId, _: u64, bytes: &[u8]) -> Outcome<()> {
+        if self.is_stuck {
+            return Outcome::Pending;
+        }
         self.written += bytes.len() as u64;
         Outcome::Ready(Ok(()))
     }

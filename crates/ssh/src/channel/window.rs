@@ -233,6 +233,12 @@ impl RemoteWindow {
         self.limited.start(now);
     }
 
+    /// Whether bytes wait for credit alone.
+    #[must_use]
+    pub const fn is_limited(&self) -> bool {
+        self.limited.is_running()
+    }
+
     /// Time of finished waits for credit alone.
     #[must_use]
     pub const fn limited_before(&self) -> Duration {

@@ -122,6 +122,13 @@ impl Connection {
         self.table.iter().map(|channel| channel.id)
     }
 
+    /// Whether bytes of the channel wait for nothing but the peer's window now.
+    #[must_use]
+    pub fn is_window_shut(&self, ch: ChannelId) -> bool {
+        let remote = self.table.by_id(ch).and_then(|c| c.remote.as_ref());
+        remote.is_some_and(|remote| remote.window.is_limited())
+    }
+
     /// Time that all channels, closed ones too, waited for nothing but the peer's windows.
     #[must_use]
     pub fn window_limited_total(&self, now: Instant) -> Duration {

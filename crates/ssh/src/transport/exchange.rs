@@ -161,7 +161,11 @@ impl Transport {
         let offer = self.role.offer();
         let mut cookie = [0; 16];
         self.provider.fill_random(&mut cookie);
-        let guess = match (self.role.is_client(), is_first && config.guess_kex) {
+        let may_guess = match is_first {
+            true => config.guess_kex,
+            false => self.is_guess_known(config.guess_kex),
+        };
+        let guess = match (self.role.is_client(), may_guess) {
             (true, true) => offer.kex.first().copied(),
             (false, _) | (_, false) => None,
         };
@@ -179,6 +183,15 @@ impl Transport {
         self.exchange.deadline = Some(deadline);
         self.gate = Gate::Closed;
         Ok(())
+    }
+
+    /// Whether a guess in a later exchange is right, by what the first one showed, and understood: the
+    /// peer is one of us, or was known to be such from the start. It saves the rekey a round trip.
+    fn is_guess_known(&self, is_understood: bool) -> bool {
+        let seen = self.exchange.remote_proposal.as_ref();
+        let version = self.versions.remote();
+        let is_ours = version.windows(8).any(|word| word == b"fullbore");
+        seen.is_some_and(|proposal| proposal.is_guess_right) && (is_understood || is_ours)
     }
 
     /// The peer's KEXINIT.

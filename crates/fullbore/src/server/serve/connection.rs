@@ -337,6 +337,10 @@ fn symlink_order(remote_version: &[u8]) -> SymlinkOrder {
 }
 
 impl Driven for Task {
+    fn on_rtt(&mut self, now: Instant, rtt: Duration) {
+        self.session.conn_mut().on_rtt(now, rtt);
+    }
+
     fn input_space(&mut self) -> &mut [u8] {
         self.session.input_space()
     }
