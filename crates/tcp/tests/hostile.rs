@@ -149,7 +149,7 @@ impl Attacker {
                 }
             }
             Mode::Rack => {
-                let number = (newest - acked) / mss & !1;
+                let number = ((newest - acked) / mss) & !1;
                 blocks.push(one(acked + number.max(2) * mss));
             }
             Mode::Split => {

@@ -62,6 +62,12 @@ fn a_user_timeout_ends_a_connection_whose_data_is_not_acknowledged() {
     });
     script.wait(60_000);
     assert_eq!(script.connection.error(), None, "nothing waits");
+    assert_eq!(gives_up_after(&mut script), 10);
+    assert_eq!(script.connection.error(), Some(Error::TimedOut));
+}
+
+/// How long it takes until a connection whose data is not acknowledged is given up, in seconds.
+fn gives_up_after(script: &mut Script) -> u64 {
     script.write(100);
     let start = script.ms();
     let _ = script.drain();
@@ -70,6 +76,45 @@ fn a_user_timeout_ends_a_connection_whose_data_is_not_acknowledged() {
         script.connection.handle_timeout(script.now);
         let _ = script.drain();
     }
-    assert_eq!(script.connection.error(), Some(Error::TimedOut));
-    assert_eq!(script.ms() - start, 10_000);
+    (script.ms() - start) / 1000
+}
+
+#[test]
+fn a_user_timeout_is_told_once() {
+    let mut script = Script::connecting(Config {
+        user_timeout: Some(Duration::from_secs(200)),
+        ..config()
+    });
+    let _ = script.poll();
+    script.gets("S. 0:1 ack 1 mss 1000 sackok");
+    script.sends(". 1:1 ack 1 uto 200");
+    script.gets(". 1:1001 ack 1");
+    let line = script.poll().expect("an ACK");
+    assert_eq!(line.uto, None);
+}
+
+#[test]
+fn the_longer_of_both_user_timeouts_counts_within_limits() {
+    // 0x8000: in minutes.
+    for (told, secs) in [
+        (150, 150),
+        (300, 300),
+        (0x8000 + 5, 300),
+        (5, 120),
+        (0x8000 + 900, 3600),
+    ] {
+        let mut script = Script::established(Config {
+            user_timeout: Some(Duration::from_secs(120)),
+            ..config()
+        });
+        script.gets(&format!(". 1:1 ack 1 uto {told}"));
+        assert_eq!(gives_up_after(&mut script), secs, "{told}");
+    }
+}
+
+#[test]
+fn a_short_user_timeout_of_the_peer_is_lengthened() {
+    let mut script = Script::established(config());
+    script.gets(". 1:1 ack 1 uto 1");
+    assert_eq!(gives_up_after(&mut script), 100);
 }

@@ -117,6 +117,8 @@ pub struct Connection {
     ecn: Ecn,
     mtu: Mtu,
     liveness: Liveness,
+    /// Our user timeout, until it was told (RFC 5482 section 3).
+    untold_timeout: Option<Duration>,
     challenges: Challenges,
     pending: Pending,
     timers: Timers<{ Timer::COUNT }>,
@@ -151,6 +153,7 @@ impl Connection {
                 user_timeout: config.user_timeout,
                 ..Liveness::default()
             },
+            untold_timeout: config.user_timeout,
             challenges: Challenges::default(),
             pending: Pending::default(),
             timers: Timers::default(),

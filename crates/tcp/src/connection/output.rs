@@ -258,10 +258,11 @@ impl Connection {
         }
         let mut header = self.header(now, Flags::ACK, self.snd_nxt());
         self.add_blocks(&mut header.options);
-        if let Some(timeout) = self.config.user_timeout
+        if let Some(timeout) = self.untold_timeout
             && header.options.sack.as_slice().is_empty()
         {
             header.options.user_timeout = Some(user_timeout_option(timeout));
+            self.untold_timeout = None;
         }
         self.acks.on_sent();
         self.timers.disarm(Timer::DelayedAck as usize);

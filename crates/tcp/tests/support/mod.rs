@@ -356,6 +356,8 @@ impl World {
             |net| {
                 check(net.node(client));
                 check(net.node(server));
+                check_pair(net.node(client), net.node(server));
+                check_pair(net.node(server), net.node(client));
             },
         )
     }
@@ -368,6 +370,16 @@ impl World {
     }
 }
 
+/// Nothing is acknowledged that was not sent, and nothing arrives that was not written.
+fn check_pair(sender: &Host, receiver: &Host) {
+    if let (Some(_), Some(_)) = (&sender.connection, &receiver.connection) {
+        let (sent, received) = (sender.info().stats, receiver.info().stats);
+        assert!(received.bytes_received <= sent.bytes_sent);
+        assert!(sent.bytes_acked <= sent.bytes_sent + 1, "the SYN's, once");
+        assert!(receiver.read <= sender.written);
+    }
+}
+
 fn check(host: &Host) {
     let Some(connection) = &host.connection else {
         return;
@@ -376,6 +388,12 @@ fn check(host: &Host) {
     let outstanding = info.pipe_bytes + info.sacked_bytes + info.lost_bytes;
     assert_eq!(outstanding, info.outstanding_bytes, "pipe is a sum");
     assert!(info.retransmitted_bytes <= info.pipe_bytes);
+    // At most 4 x blocks x log2(2^18), and each segment as it is delivered or lost.
+    let recovery = &info.recovery;
+    let fair = 4 * 18 * (recovery.acks + recovery.sack_blocks)
+        + 2 * info.stats.segments_sent
+        + 2 * recovery.retransmissions;
+    assert!(recovery.segments_examined <= fair, "{recovery:?}");
     assert!(info.snd_cwnd > 0);
     assert!(info.unread_bytes <= info.rcv_space + 256);
 }

@@ -2,7 +2,7 @@
 //!
 //! A segment is written `FLAGS START:END ack N win N ...` with positions in place of numbers: 0 is the
 //! SYN, 1 the first byte. Flags are `S F R P . E W`. Further fields: `mss N`, `ws N`, `sackok`,
-//! `ts VALUE ECHO`, `sack A:B,C:D`. In an expectation, only the fields that are written count.
+//! `ts VALUE ECHO`, `sack A:B,C:D`, `uto N`. In an expectation, only the fields that are written count.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -33,6 +33,7 @@ pub struct Line {
     pub is_sack_permitted: bool,
     pub ts: Option<(u32, u32)>,
     pub sack: Option<Vec<(u64, u64)>>,
+    pub uto: Option<u16>,
 }
 
 fn number<T: std::str::FromStr>(text: Option<&str>) -> T {
@@ -76,6 +77,7 @@ impl Line {
                 "win" => line.win = Some(number(words.next())),
                 "mss" => line.mss = Some(number(words.next())),
                 "ws" => line.ws = Some(number(words.next())),
+                "uto" => line.uto = Some(number(words.next())),
                 "sackok" => line.is_sack_permitted = true,
                 "ts" => line.ts = Some((number(words.next()), number(words.next()))),
                 "sack" => {
@@ -100,6 +102,7 @@ impl Line {
             && is(self.is_sack_permitted, expected.is_sack_permitted)
             && (expected.ts.is_none() || self.ts == expected.ts)
             && (expected.sack.is_none() || self.sack == expected.sack)
+            && (expected.uto.is_none() || self.uto == expected.uto)
     }
 }
 
@@ -223,6 +226,7 @@ impl Script {
             window_scale: line.ws,
             is_sack_permitted: line.is_sack_permitted,
             timestamps: line.ts.map(|(value, echo)| Timestamps { value, echo }),
+            user_timeout: line.uto,
             ..Options::default()
         };
         for (start, end) in line.sack.into_iter().flatten() {
@@ -275,6 +279,7 @@ impl Script {
             is_sack_permitted: header.options.is_sack_permitted,
             ts: header.options.timestamps.map(|t| (t.value, t.echo)),
             sack: (!sack.is_empty()).then_some(sack),
+            uto: header.options.user_timeout,
         })
     }
 
