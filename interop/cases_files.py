@@ -90,7 +90,8 @@ def quirks_file(context):
     source = context.file(100_000)
     _, said = context.cp(server, "-v", source, server.url("a"))
     assert "taken for OpenSSH: serves in order, at most 10 sessions a connection" in said, said
-    path = context.home / ".config/fullbore/quirks.toml"
+    context.env["XDG_CONFIG_HOME"] = str(context.home)
+    path = context.home / "fullbore/quirks.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text('[[server]]\nmatch = "OpenSSH_*"\nhandles-max = 1\nserves-in-order = false\n')
     tree = context.dir("tree")

@@ -9,6 +9,7 @@ mod file;
 mod table;
 
 use std::io;
+use std::path::PathBuf;
 
 use fullbore_base::{escape_for_display, matches_wildcard};
 
@@ -18,8 +19,8 @@ use super::text::reason;
 pub use file::parse;
 pub use table::PROFILES;
 
-/// Where a user's own profiles are, below the home folder.
-pub const FILE: &str = ".config/fullbore/quirks.toml";
+/// Where a user's own profiles are, below `$XDG_CONFIG_HOME` or `~/.config`.
+pub const FILE: &str = "fullbore/quirks.toml";
 
 /// The longest such file that is read, in bytes, and the profiles in it. Ours.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
@@ -111,7 +112,10 @@ pub struct Quirks {
 /// # Errors
 /// The file, the line, and what is wrong.
 pub fn own(environment: &dyn Environment) -> Result<Vec<OwnProfile>, String> {
-    let path = environment.home().join(FILE);
+    let folder = environment.variable("XDG_CONFIG_HOME").map(PathBuf::from);
+    let folder = folder.filter(|folder| folder.is_absolute());
+    let folder = folder.unwrap_or_else(|| environment.home().join(".config"));
+    let path = folder.join(FILE);
     let failed = |why: String| format!("{}: {why}", path.display());
     let content = match environment.read_file(&path, FILE_BYTES_MAX) {
         Ok(content) => content,
@@ -158,7 +162,7 @@ impl Quirks {
         for profile in own {
             if matches_wildcard(software, profile.pattern.as_bytes()) {
                 let pattern = escape_for_display(profile.pattern.as_bytes());
-                quirks.name = format!("{} (~/{FILE}: {pattern})", quirks.name);
+                quirks.name = format!("{} ({FILE}: {pattern})", quirks.name);
                 profile.settings.iter().for_each(|s| quirks.apply(s));
             }
         }
