@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use fullbore::config::authorized_keys::{AuthorizedKeys, Options, SftpCommand};
 use fullbore::config::destination::Location;
 use fullbore::config::known_hosts::{HostName, KnownHosts};
+use fullbore::config::quirks::{self, Quirks};
 use fullbore::config::ssh_config::{self, AlgorithmDefaults};
 use fullbore::config::{Environment, FileFacts, pattern, text};
 
@@ -34,6 +35,23 @@ pub fn ssh_config(data: &[u8]) {
         ..ssh_config::Request::default()
     };
     let _ = ssh_config::resolve(&OneFile(data), &AlgorithmDefaults::default(), &request);
+}
+
+/// A file of server profiles, and a version line: the first line of the input.
+pub fn quirks(data: &[u8]) {
+    let (version, text) = match data.iter().position(|&b| b == b'\n') {
+        Some(at) => (&data[..at], &data[at + 1..]),
+        None => (data, data),
+    };
+    let text = String::from_utf8_lossy(text);
+    match quirks::parse(&text) {
+        Ok(own) => {
+            let known = Quirks::of(version, &own);
+            assert!(known.readdirs_max > 0 && known.handles_max != Some(0));
+            assert!(!known.describe().contains('\n'));
+        }
+        Err((line, _)) => assert!(line <= text.lines().count().max(1)),
+    }
 }
 
 /// A machine with one file, under every name.
@@ -183,6 +201,17 @@ pub fn patterns_seeds() -> Vec<Vec<u8>> {
         b"one \"two three\" 'four' fi\\ ve # six",
         b"1h30m",
         b"QUJD\n****************************************a",
+    ];
+    seeds.into_iter().map(<[u8]>::to_vec).collect()
+}
+
+/// Profiles that match and that do not, with every kind of value.
+#[must_use]
+pub fn quirks_seeds() -> Vec<Vec<u8>> {
+    let seeds: [&[u8]; 3] = [
+        b"SSH-2.0-OpenSSH_9.2p1 Debian-2\n[[server]]\nmatch = \"Open*\"\nsessions-max = 2\n",
+        b"SSH-2.0-Acme_1\n# c\n[[server]] # d\nmatch = '*'\nignored-extensions = [\"a\", 'b']\n          serves-in-order = true\nsymlink-link-first = false\nhandles-max = 0\n",
+        b"SSH-2.0-x\n[[server]]\nmatch=\"a\"\n[[server]]\nmatch=\"x\"\nreaddirs-max = 0\n",
     ];
     seeds.into_iter().map(<[u8]>::to_vec).collect()
 }

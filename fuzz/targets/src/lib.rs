@@ -94,6 +94,11 @@ pub const TARGETS: &[Target] = &[
         seeds: config::ssh_config_seeds,
     },
     Target {
+        name: "quirks",
+        run: config::quirks,
+        seeds: config::quirks_seeds,
+    },
+    Target {
         name: "patterns",
         run: config::patterns,
         seeds: config::patterns_seeds,
