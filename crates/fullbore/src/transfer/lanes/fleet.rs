@@ -292,7 +292,7 @@ impl Fleet {
         let in_flight = u128::from(seen.rate) * seen.rtt.as_nanos() / 1_000_000_000;
         let held = u128::from(window) * seen.lanes as u128;
         // One that still grows fast will have used it up by when lanes are open.
-        let is_growing = seen.rate > self.rate_before.get() / 2 * 3;
+        let is_growing = seen.rate > (self.rate_before.get() / 2).saturating_mul(3);
         if seen.lanes == 1 && is_growing && in_flight * 4 >= held {
             return true;
         }
