@@ -195,7 +195,7 @@ impl<L> Work<L> {
                 false => self.running_folders == 0,
             };
         if may_open
-            && !(is_crowded && !self.listings.is_empty())
+            && (!is_crowded || self.listings.is_empty())
             && let Some(node) = self.folders.pop()
         {
             return Some(Task::Copy(node));
