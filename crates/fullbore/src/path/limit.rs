@@ -284,7 +284,9 @@ impl Limit {
                     .collect(),
             ),
             Self::Cpu { running, waiting } => {
-                vec![share("running", running), share("waiting", waiting)]
+                // The one that moves the bytes, encrypts and decrypts them, and calls the disk.
+                let thread = ("thread", Evidence::Word("connection"));
+                vec![thread, share("running", running), share("waiting", waiting)]
             }
             Self::DiskRead { share: of } | Self::DiskWrite { share: of } => {
                 vec![share("disk", of)]

@@ -407,7 +407,7 @@ fn what_is_shown_changes_when_it_has_changed_not_when_it_wavers() {
     let mut sample = start();
     meter.on_sample(sample);
     let mut next = |window: u64, running: u64| {
-        sample.at = sample.at + SECOND;
+        sample.at += SECOND;
         sample.sent += 10_485_760;
         sample.waits.add(Wait::PeerWindow, ms(window));
         sample.thread.running += ms(running);
@@ -431,7 +431,7 @@ fn totals_name_what_held_longest_with_the_evidence_of_its_longest_interval() {
     let mut sample = start();
     meter.on_sample(sample);
     for (sent, window, running) in [(1 << 20, 500, 500), (10_485_760, 900, 100), (0, 0, 1000)] {
-        sample.at = sample.at + SECOND;
+        sample.at += SECOND;
         sample.sent += sent;
         sample.waits.add(Wait::PeerWindow, ms(window));
         sample.thread.running += ms(running);
@@ -467,12 +467,12 @@ fn a_pause_belongs_to_no_interval() {
         Some(sample.at + ms(800)),
         "4 x 200 ms"
     );
-    sample.at = sample.at + SECOND;
+    sample.at += SECOND;
     sample.waits.add(Wait::PeerWindow, SECOND);
     sample.sent += 10_485_760;
     meter.pause(sample);
     assert!(!meter.is_running() && meter.poll_timeout().is_none());
-    sample.at = sample.at + 100 * SECOND;
+    sample.at += 100 * SECOND;
     meter.on_sample(sample);
     let held: Duration = meter.totals().ranking().iter().map(|(_, t)| *t).sum();
     assert_eq!(held, SECOND);
