@@ -277,16 +277,12 @@ impl Limit {
                 with_flow(flow, list)
             }
             Self::TcpCongestion { .. } => self.congestion_evidence(),
-            Self::SendBuffer { bytes: size, flow } => with_flow(
-                flow,
-                size.map(|size| bytes("send_buffer_bytes", size))
-                    .into_iter()
-                    .collect(),
-            ),
+            Self::SendBuffer { bytes: size, flow } => {
+                let size = size.map(|size| bytes("send_buffer_bytes", size));
+                with_flow(flow, size.into_iter().collect())
+            }
             Self::Cpu { running, waiting } => {
-                // The one that moves the bytes, encrypts and decrypts them, and calls the disk.
-                let thread = ("thread", Evidence::Word("connection"));
-                vec![thread, share("running", running), share("waiting", waiting)]
+                vec![THREAD, share("running", running), share("waiting", waiting)]
             }
             Self::DiskRead { share: of } | Self::DiskWrite { share: of } => {
                 vec![share("disk", of)]
@@ -335,6 +331,9 @@ impl Limit {
         with_flow(flow, list)
     }
 }
+
+/// The thread that moves the bytes, encrypts and decrypts them, and calls the disk.
+const THREAD: (&str, Evidence) = ("thread", Evidence::Word("connection"));
 
 const fn bytes(key: &'static str, value: u64) -> (&'static str, Evidence) {
     (key, Evidence::Count(value))
