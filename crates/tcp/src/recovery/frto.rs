@@ -94,6 +94,12 @@ impl Episode {
         }
     }
 
+    /// Whether anything was sent again.
+    #[must_use]
+    pub const fn has_retransmitted(&self) -> bool {
+        self.first_retransmission_at.is_some()
+    }
+
     /// A segment is sent again.
     pub fn on_retransmission(&mut self, now: Instant) {
         self.unproven += 1;

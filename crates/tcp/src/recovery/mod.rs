@@ -218,6 +218,7 @@ impl Recovery {
         let has_advanced = outcome.applied.acked_bytes > 0;
         self.take_duplicate(ack, &mut outcome);
         self.probe_verdict(ack, &mut outcome);
+        self.forget_false_alarm(&mut outcome);
         self.end_phase(&mut outcome);
         let evidence = Evidence {
             snd_una: self.board.snd_una(),
@@ -302,6 +303,15 @@ impl Recovery {
         let is_bare = ack.is_duplicate && ack.blocks.ranges().is_empty();
         let verdict = self.tlp.on_ack(ack.position, duplicate_end, is_bare);
         outcome.is_probe_repaired = verdict == Verdict::Repaired && self.phase == Phase::Open;
+    }
+
+    /// Everything that was deemed lost arrived before it was sent again: it was only late.
+    fn forget_false_alarm(&mut self, outcome: &mut Outcome) {
+        let has_retransmitted = self.episode.is_some_and(|e| e.has_retransmitted());
+        let is_fast = matches!(self.phase, Phase::Fast { .. });
+        if is_fast && self.board.lost().count == 0 && !has_retransmitted {
+            self.undo(outcome);
+        }
     }
 
     fn end_phase(&mut self, outcome: &mut Outcome) {

@@ -409,3 +409,21 @@ fn blocks_of_a_peer_that_agreed_to_no_sack_mean_nothing() {
     let outcome = script.ack(1100, 1, &[(2, 6)]);
     assert_eq!(outcome.applied.sacked_count, 0);
 }
+
+#[test]
+fn a_segment_that_was_only_late_undoes_the_recovery_before_it_is_sent_again() {
+    let mut script = Script::new();
+    script.send(1000, 8);
+    assert!(script.ack(1100, 1, &[(2, 5)]).has_entered);
+    let late = script.ack(1101, 5, &[]);
+    assert!(late.is_undone && late.has_left);
+    assert_eq!(script.recovery.phase(), Phase::Open);
+    let mut script = Script::new();
+    script.send(1000, 8);
+    assert!(script.ack(1100, 1, &[(2, 5)]).has_entered);
+    assert_eq!(script.resend(1100), Some(1));
+    assert!(
+        !script.ack(1101, 5, &[]).is_undone,
+        "it may have been that one"
+    );
+}
