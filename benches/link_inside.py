@@ -25,6 +25,8 @@ FILE_BYTES = 4096
 FILES_PER_FOLDER = 250
 # Of the bytes: from here to there the rate counts as steady.
 STEADY = (0.5, 0.95)
+# A copy that is cut off counts as steady from here on: slow start may last as long as no packet is lost.
+STEADY_SECONDS = 10
 # What the link's device is called at both ends.
 DEVICE = "link0"
 
@@ -96,6 +98,12 @@ class Sampler:
         self.thread.join()
         self.sample()
 
+    def steady_late(self):
+        """The same for a copy that was cut off."""
+        end = self.samples[-1]
+        start = next((s for s in self.samples if s[0] - self.samples[0][0] >= STEADY_SECONDS), self.samples[0])
+        return (end[1] - start[1]) / max(end[0] - start[0], 1e-9)
+
     def steady(self):
         """Bytes of IP a second over the part of the copy that counts as steady."""
         start, end = self.samples[0][1], self.samples[-1][1]
@@ -113,7 +121,8 @@ class Inside:
         self.context = FarContext(Path(plan["binary"]), self.folder, self.shared, seed=0, number=1)
         self.ssh_options = ["-oUserKnownHostsFile=/dev/null", "-oStrictHostKeyChecking=no", "-oLogLevel=ERROR"]
         self.ssh_options += ["-F/dev/null", "-i", str(self.shared / "user_ed25519")]
-        self.target = self.folder / "copy"
+        # A folder of its own: what a copy that was cut off leaves goes away with it.
+        self.target = self.folder / "to" / "copy"
         self.start_servers()
 
     def start_servers(self):
@@ -166,7 +175,7 @@ class Inside:
             return ["rsync", "-r", "-W", "-e", ssh, *ends], target
         far = source if way == "get" else target
         # Behind `serve` the root is the folder that holds both.
-        far = f"/{far.name}" if program == "cp-serve" else far
+        far = f"/{far.relative_to(self.folder)}" if program == "cp-serve" else far
         there = f"sftp://{login}:{server.port}/{far}"
         ends = [there, target] if way == "get" else [source, there]
         recursive = ["-r"] if source.is_dir() else []
@@ -174,30 +183,38 @@ class Inside:
 
     def measure(self, program, way, source):
         server = self.servers[program]
-        for stale in (self.target, server.here("up")):
-            shutil.rmtree(stale, ignore_errors=True) if stale.is_dir() else stale.unlink(missing_ok=True)
+        server.here("up").unlink(missing_ok=True)
+        shutil.rmtree(self.target.parent, ignore_errors=True)
+        self.target.parent.mkdir()
         command, target = self.command(program, way, source)
         command = [str(part) for part in command]
         cpu_before = server.process.cpu_seconds()
         start = time.monotonic()
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=self.context.env)
         sampler = Sampler("self" if way == "get" else server.process.pid, server.process, child.pid)
+        cutting = threading.Timer(self.plan["seconds_max"], child.terminate) if self.plan["seconds_max"] else None
+        if cutting:
+            cutting.start()
         _, status, usage = os.wait4(child.pid, 0)
         seconds = time.monotonic() - start
         sampler.stop()
         child.returncode = os.waitstatus_to_exitcode(status)
-        assert child.returncode == 0, f"exit {child.returncode}: {' '.join(command)}"
+        if cutting:
+            cutting.cancel()
+        is_whole = child.returncode == 0
+        assert is_whole or seconds >= (self.plan["seconds_max"] or 1e9), f"exit {child.returncode}: {' '.join(command)}"
         time.sleep(0.3)  # the server's processes for this connection end and are counted
-        subprocess.run(["diff", "-rq", source, target], check=True)
+        if is_whole:
+            subprocess.run(["diff", "-rq", source, target], check=True)
         cpu = server.process.cpu_seconds() - cpu_before + usage.ru_utime + usage.ru_stime
-        return {"seconds": seconds, "steady": sampler.steady(), "cpu": cpu, **sampler.peaks}
+        return {"seconds": seconds, "steady": sampler.steady() if is_whole else sampler.steady_late(), "cpu": cpu, **sampler.peaks}
 
     def run(self):
         count = self.plan.get("files")
         found = []
         for number in range(self.plan["rounds"]):
             for program in self.plan["programs"]:
-                mib = self.plan["mib"].get(program, self.plan["mib"]["*"])
+                mib = self.plan["mib"]
                 source = self.tree(count) if count else self.context.file(mib * MIB, self.folder / f"source-{mib}")
                 for way in ("get", "put"):
                     if number > 0 and program in self.plan.get("once", []):
