@@ -349,3 +349,6 @@ impl Control for Bbr {
         false
     }
 }
+
+#[cfg(test)]
+mod tests;
