@@ -43,7 +43,7 @@ def doctor_long(c):
 @case("doctor-small-buffer", alone=True)
 def doctor_small_buffer(c):
     options = ("--rtt", "200ms", "--rate", "320mbit", "--tcp-buffers", "262144")
-    command = [*link(c, serve_command(c), *options), *fullbore(c, "doctor", "--seconds", "3", FAR)]
+    command = [*link(c, serve_command(c), *options), *fullbore(c, "doctor", "--seconds", "2", FAR)]
     told = found(c.run(command)[1])
     assert told["up"]["limit"] in ("send_buffer", "tcp_receive_window"), told["up"]
     assert told["settings"]["net.ipv4.tcp_wmem"].endswith("262144"), told["settings"]

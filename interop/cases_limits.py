@@ -125,7 +125,7 @@ def limit_receive_window(c):
 @case("limit-congestion", alone=True)
 def limit_congestion(c):
     options = ("--rtt", "100ms", "--rate", "100mbit", "--loss", "1%", "--congestion", "cubic")
-    told = copied(c, serve_command(c), options, "--lanes", "1", "--connections", "1", c.file(3 * MIB), f"{FAR}:/up")
+    told = copied(c, serve_command(c), options, "--lanes", "1", "--connections", "1", c.file(2 * MIB), f"{FAR}:/up")
     evidence = named(told, "tcp_congestion")["evidence"]
     assert evidence["end"] == "local" and evidence["cwnd_bytes"] > 0, evidence
     lost = [event["evidence"]["lost"] for event in told if event.get("limit") == "tcp_congestion"]
@@ -180,7 +180,7 @@ def limit_far_end(c):
 
 @case("limit-silence", alone=True)
 def limit_silence(c):
-    command = [*link(c, serve_command(c), *LONG), *fullbore(c, "cp", c.file(200 * MIB), f"{FAR}:/up")]
+    command = [*link(c, serve_command(c), *LONG), *fullbore(c, "cp", c.file(80 * MIB), f"{FAR}:/up")]
     process = c.spawn(command)
     wait_until(lambda: '"event":"path"' in process.output(), 30, "the copy runs")
     servers = [

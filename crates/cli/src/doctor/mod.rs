@@ -90,7 +90,7 @@ async fn examine(values: &DoctorValues, remote: &Remote, host: &HostConfig) -> E
         Err(error) => return no_connection(values, &error.to_string()),
     };
     let connection = sftp.connection().clone();
-    let folder = Some(remote.path.clone()).filter(|path| !path.is_empty());
+    let folder = folder(&remote.path);
     let examination = Examination::new(sftp, context.clock, values.time, folder);
     let tell = |doing: &str| {
         if !values.json {
@@ -107,6 +107,15 @@ async fn examine(values: &DoctorValues, remote: &Remote, host: &HostConfig) -> E
     };
     let _ = tokio::time::timeout(GOODBYE_TIMEOUT, goodbye).await;
     exit
+}
+
+/// Where a temporary file is wanted, if one is: sessions start in the home folder.
+fn folder(path: &[u8]) -> Option<Vec<u8>> {
+    match path.strip_prefix(b"~/").unwrap_or(path) {
+        b"" if path.is_empty() => None,
+        b"" | b"~" => Some(b".".to_vec()),
+        path => Some(path.to_vec()),
+    }
 }
 
 fn report(values: &DoctorValues, host: &HostConfig, found: Result<Findings, Error>) -> Exit {
@@ -154,5 +163,37 @@ impl Interrupts {
         };
         terminal::restore();
         exit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_measured_only_where_one_is_named() {
+        assert_eq!(folder(b""), None);
+        for (path, wanted) in [
+            (&b"~"[..], &b"."[..]),
+            (b"~/", b"."),
+            (b"~/a", b"a"),
+            (b"/srv", b"/srv"),
+            (b".", b"."),
+        ] {
+            assert_eq!(folder(path).as_deref(), Some(wanted));
+        }
+    }
+
+    #[test]
+    fn a_bare_name_is_a_host_and_a_path_is_none() {
+        let place_of = |word: &str| plan::remote("doctor", word.as_ref());
+        assert_eq!(place_of("me@server").expect("a host").host, "server");
+        let remote = place_of("server:/srv").expect("a host");
+        assert_eq!(
+            (remote.host.as_str(), &remote.path[..]),
+            ("server", &b"/srv"[..])
+        );
+        assert!(place_of("./file").is_err());
+        assert!(place_of("/srv").is_err());
     }
 }
