@@ -42,7 +42,7 @@ fn jump_config(folder: &Folder) -> ConfigFile {
     let dir = folder.0.display();
     let text = format!(
         "Host *\n  IdentityFile {dir}/user\n  IdentityAgent none\n  \
-         UserKnownHostsFile {dir}/known_hosts\n  GlobalKnownHostsFile none\n  \
+         UserKnownHostsFile {dir}/known_hosts\n  GlobalKnownHostsFile none\n  RememberedServersFile none\n  \
          StrictHostKeyChecking accept-new\n"
     );
     ConfigFile::Only(folder.write("config", text.as_bytes()))
