@@ -2,8 +2,9 @@
 
 mod support;
 
-use fullbore_sim::{Chance, Faults, LinkConfig, Stop};
-use fullbore_tcp::congestion::Algorithm;
+use fullbore_base::Rng;
+use fullbore_sim::{Chance, Faults, LinkConfig, QueueConfig, Stop};
+use fullbore_tcp::congestion::{Algorithm, Settings};
 use fullbore_tcp::connection::{Config, Event, State};
 use fullbore_testkit::seeds;
 use std::time::Duration;
@@ -90,5 +91,90 @@ fn each_option_may_be_missing() {
         assert_eq!(agreed.is_timestamps, has(1));
         assert_eq!(agreed.is_scaled, has(2));
         assert_eq!(agreed.is_ecn, has(3));
+    }
+}
+
+/// A configuration drawn from all that may be chosen.
+fn any_config(rng: &mut Rng) -> Config {
+    let mss = [300, 536, 1000, 1460][rng.index(4)];
+    let receive_buffer = 2000 << rng.below(8);
+    Config {
+        is_sack: !rng.one_in(4),
+        is_timestamps: !rng.one_in(3),
+        is_window_scaling: !rng.one_in(3),
+        is_ecn: rng.one_in(3),
+        is_nagle: rng.one_in(3),
+        is_paced: !rng.one_in(3),
+        mss,
+        mss_max: if rng.one_in(3) { 1460 } else { mss },
+        mss_base: 300,
+        receive_buffer,
+        receive_buffer_max: receive_buffer << rng.below(4),
+        send_buffer_max: 1000 << rng.below(10),
+        congestion: Settings {
+            algorithm: ALGORITHMS[rng.index(3)],
+            ..Settings::default()
+        },
+        ..Config::default()
+    }
+}
+
+fn any_path(rng: &mut Rng) -> LinkConfig {
+    let below = |rng: &mut Rng, parts| {
+        let parts = u32::try_from(rng.below(parts)).expect("small");
+        Chance::per_million(parts)
+    };
+    let delay = Duration::from_micros(100 << rng.below(9));
+    let mut path = link(delay, 1 << rng.below(6));
+    path.faults = Faults {
+        loss: below(rng, 50_000),
+        duplicate: below(rng, 30_000),
+        corrupt: below(rng, 20_000),
+        reorder: below(rng, 50_000),
+        reorder_delay: delay,
+    };
+    if rng.one_in(3) {
+        path.mtu = Some(1100);
+    }
+    if rng.one_in(2) {
+        let bytes_max = 6000 << rng.below(6);
+        path.queue = QueueConfig::TailDrop { bytes_max };
+    }
+    path
+}
+
+/// Whatever the two sides and the path between them are, the stream arrives.
+#[test]
+fn any_two_ends_over_any_path() {
+    for seed in seeds(0..60) {
+        let mut rng = Rng::seeded(seed);
+        let job = |rng: &mut Rng| Job {
+            send: rng.below(200_000),
+            read_rate: rng.one_in(4).then(|| 20_000 + rng.below(1_000_000)),
+            ..Job::default()
+        };
+        let (up, down) = (job(&mut rng), job(&mut rng));
+        let client = Host::client(any_config(&mut rng), up);
+        let backlog_max = rng.index(2);
+        let server = Host::server(any_config(&mut rng), down, backlog_max, seed);
+        let there = any_path(&mut rng);
+        let back = any_path(&mut rng);
+        let mut world = World::new(seed, client, server, there, back);
+        let stop = world.run(Duration::from_secs(3600), |client, server| {
+            client.read == down.send && server.read == up.send
+        });
+        let state = |host: &Host| host.connection.as_ref().map(|c| (c.state(), c.error()));
+        let (client, server) = (world.client(), world.server());
+        assert_eq!(
+            stop,
+            Stop::Done,
+            "seed {seed}: {} of {}, {} of {}, {:?}, {:?}",
+            server.read,
+            up.send,
+            client.read,
+            down.send,
+            state(client),
+            state(server)
+        );
     }
 }

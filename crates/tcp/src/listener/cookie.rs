@@ -37,6 +37,11 @@ impl Cookies {
         }
     }
 
+    /// Whether one that was sent may still come back.
+    pub fn are_out(&self, now: Instant) -> bool {
+        now <= self.good_until
+    }
+
     fn hash(&self, tuple: &Tuple, remote_initial: Seq, minute: u64, index: u32) -> u32 {
         let [a, b, c, d, e] = tuple.words();
         let rest = u64::from(remote_initial.value()) << 32 | u64::from(index);
@@ -86,7 +91,7 @@ impl Cookies {
         tuple: &Tuple,
         header: &Header,
     ) -> Option<Accepted> {
-        if now > self.good_until {
+        if !self.are_out(now) {
             return None;
         }
         let (local_initial, remote_initial) = (before(header.ack), before(header.seq));

@@ -226,3 +226,17 @@ fn an_acknowledgement_of_something_else_is_reset() {
         "the right one may still come"
     );
 }
+
+#[test]
+fn data_that_overtakes_its_cookie_is_dropped_and_not_reset() {
+    let mut listener = listener(0);
+    let answer = reply(hear(&mut listener, at(1000), 1, syn(false)));
+    let mut header = ack_of(&answer);
+    header.seq = header.seq.plus(300);
+    let payload = b"data";
+    let segment = Segment { header, payload };
+    let heard = listener.handle_segment(at(1001), &tuple(1), &segment, false);
+    assert!(matches!(heard, Heard::Nothing));
+    let late = listener.handle_segment(at(1129), &tuple(1), &segment, false);
+    assert_eq!(reply(late).flags, Flags::RST);
+}
