@@ -7,6 +7,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -227,6 +228,8 @@ class Inside:
 
 
 def main():
+    # When the link is ended, its files go, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     plan = json.loads(Path(sys.argv[1]).read_text())
     inside = Inside(plan)
     try:
