@@ -330,10 +330,16 @@ impl<S: Side, D: Side> Walk<'_, '_, S, D> {
             let text = "is a symbolic link to a folder it is in; not followed";
             return Err(fail(&folder.paths.source, Fault::failure(text)));
         }
+        let asked = self.run.clock.now();
         match self.open_folder(&folder).await {
             Ok(listing) => {
                 self.run.tally.add_folder();
-                self.list(&folder, listing).await
+                let found = self.list(&folder, listing).await;
+                if folder.depth == 0 {
+                    // Later ones wait behind what else is in flight.
+                    self.run.note_turnaround(asked);
+                }
+                found
             }
             Err(fault) if fault.kind == FaultKind::Busy && node.tries < TRIES_MAX => {
                 node.tries += 1;
@@ -346,15 +352,10 @@ impl<S: Side, D: Side> Walk<'_, '_, S, D> {
     /// Makes the folder and begins to list it, both in one round trip.
     async fn open_folder(&self, folder: &Folder) -> Result<S::Listing, Fault> {
         let paths = &folder.paths;
-        let asked = self.run.clock.now();
         let (made, listing) = tokio::join!(
             self.make_folder(&paths.target),
             self.source.list(&paths.source)
         );
-        if folder.depth == 0 {
-            // Later ones wait behind what else is in flight.
-            self.run.note_turnaround(asked);
-        }
         match (made, listing) {
             (Ok(is_new), Ok(listing)) => {
                 folder.is_new.set(is_new);
