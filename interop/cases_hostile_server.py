@@ -34,6 +34,8 @@ from paramiko_peer import (
 from servers import paramiko_server
 
 CLIENT_BYTES_MAX = 64 * MIB
+# However long a server stalls: a client that waits computes nothing.
+CLIENT_CPU_SECONDS_MAX = 5
 SIZE = 1 * MIB
 ATTRIBUTES = u32(0xD) + u64(SIZE) + u32(0o100644) + u32(0) + u32(0)
 FOLDER = u32(0x4) + u32(0o40755)
@@ -78,14 +80,16 @@ def answer(kind, body, number, read, other):
 
 
 def fails(context, server, *args, seconds=60, options=()):
-    """The copy ends in an error within `seconds`, in little memory; returns what it said."""
+    """The copy ends in an error within `seconds`, with little memory and work; returns what it said."""
     process = context.spawn(context.cp_command(server, *args, options=options))
     end = time.monotonic() + seconds
-    peak = 0
+    peak = cpu = 0
     while process.child.poll() is None:
         peak = max(peak, process.memory()[1])
+        cpu = max(cpu, process.cpu_seconds())
         assert time.monotonic() < end, f"still running after {seconds} s\n{process.output()[-1000:]}"
         assert peak < CLIENT_BYTES_MAX, f"{peak / MIB:.1f} MiB resident"
+        assert cpu < CLIENT_CPU_SECONDS_MAX, f"{cpu:.1f} CPU seconds"
         time.sleep(0.02)
     assert process.child.returncode not in (0, 101) and process.child.returncode > 0, process.output()
     assert "panicked" not in process.output()
