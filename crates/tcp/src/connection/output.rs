@@ -100,12 +100,26 @@ impl Connection {
     }
 
     fn transmit_lost(&mut self, now: Instant, out: &mut [u8]) -> Option<Transmit> {
+        let first = self.sender.recovery().next_retransmission()?;
+        let range = self.sender.recovery().board().record(first).range();
+        self.cut(&range);
         let id = self.sender.recovery().next_retransmission()?;
         let range = self.sender.recovery().board().record(id).range();
         if !self.may_leave(now, range.end - range.start) {
             return None;
         }
         Some(self.emit_again(now, id, out))
+    }
+
+    /// A segment that is longer than those which pass now - a probe for a larger MTU, or one from
+    /// before the path shrank - is not sent again as it was.
+    fn cut(&mut self, range: &Range<u64>) {
+        let mss = self.send_mss();
+        // A FIN takes no room.
+        let data_end = range.end.min(self.outbox.end());
+        if data_end.saturating_sub(range.start) > u64::from(mss) {
+            self.sender.recovery_mut().resegment(mss);
+        }
     }
 
     fn emit_again(&mut self, now: Instant, id: Id, out: &mut [u8]) -> Transmit {
@@ -217,6 +231,9 @@ impl Connection {
             self.sender.on_probe_sent(now, None);
             return Some(transmit);
         }
+        let last = self.sender.recovery().board().last_not_sacked()?;
+        let range = self.sender.recovery().board().record(last).range();
+        self.cut(&range);
         let id = self.sender.recovery().board().last_not_sacked()?;
         let range = self.sender.recovery().board().record(id).range();
         self.sender.on_probe_sent(now, Some(id));
@@ -238,7 +255,7 @@ impl Connection {
         if !is_calm || available < wide + follows || nxt + wide + follows > edge {
             return None;
         }
-        if self.sender.cwnd() < 2 * (wide + follows) || !self.may_leave(now, wide) {
+        if self.sender.cwnd() < wide + follows || !self.may_leave(now, wide) {
             return None;
         }
         self.mtu.on_probe(nxt..nxt + wide, size);

@@ -240,8 +240,8 @@ impl Listener {
         let taken = self.cookies.take(now, &config, tuple, &segment.header);
         let Some(accepted) = taken else {
             self.stats.cookies_refused += 1;
-            // Data may overtake the acknowledgement that brings the cookie, and comes again.
-            if self.cookies.are_out(now) && !segment.payload.is_empty() {
+            // What is sent later may overtake the acknowledgement that brings the cookie.
+            if self.cookies.are_out(now) {
                 return Heard::Nothing;
             }
             return Connection::refuse(segment).map_or(Heard::Nothing, Heard::Reply);

@@ -133,10 +133,12 @@ fn a_cookie_is_good_for_its_time_and_its_peer() {
     let good = ack_of(&answer);
     let mut forged = good;
     forged.ack = forged.ack.plus(1);
-    for (now, port, header) in [(641, 2, good), (641, 1, forged), (769, 1, good)] {
-        let heard = reply(hear(&mut listener, at(now), port, header));
-        assert_eq!(heard.flags, Flags::RST);
+    for (port, header) in [(2, good), (1, forged)] {
+        let heard = hear(&mut listener, at(641), port, header);
+        assert!(matches!(heard, Heard::Nothing));
     }
+    let late = reply(hear(&mut listener, at(769), 1, good));
+    assert_eq!(late.flags, Flags::RST);
     assert_eq!(listener.stats().cookies_refused, 3);
     let _ = accepted(hear(&mut listener, at(768), 1, good));
 }
@@ -228,7 +230,7 @@ fn an_acknowledgement_of_something_else_is_reset() {
 }
 
 #[test]
-fn data_that_overtakes_its_cookie_is_dropped_and_not_reset() {
+fn what_overtakes_its_cookie_is_dropped_and_not_reset() {
     let mut listener = listener(0);
     let answer = reply(hear(&mut listener, at(1000), 1, syn(false)));
     let mut header = ack_of(&answer);

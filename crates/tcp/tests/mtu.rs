@@ -1,0 +1,83 @@
+//! Probes for larger segments, and smaller ones where they vanish: RFC 8899, RFC 4821.
+
+#[path = "support/script.rs"]
+mod script;
+
+use fullbore_tcp::Seq;
+use fullbore_tcp::connection::Config;
+use script::{OURS, Script, config};
+
+/// Segments of 1000 are known to pass, the peer takes 1400, and a round trip has passed.
+fn probing() -> Script {
+    let mut script = Script::connecting(Config {
+        mss_max: 1400,
+        ..config()
+    });
+    let _ = script.poll();
+    script.wait(100);
+    script.gets("S. 0:1 ack 1 win 50000 mss 1400 sackok");
+    script.sends(". 1:1 ack 1");
+    script.write(40_000);
+    script
+}
+
+#[test]
+fn a_probe_that_arrives_makes_segments_larger() {
+    let mut script = probing();
+    script.sends(". 1:1401");
+    script.sends(". 1401:2401");
+    let _ = script.drain();
+    script.wait(100);
+    script.gets(". 1:1 ack 1401");
+    assert_eq!(script.connection.info().snd_mss, 1400);
+    let line = script.poll().expect("new data");
+    assert_eq!(line.end - line.start, 1400);
+}
+
+#[test]
+fn a_probe_that_is_lost_is_cut_and_costs_no_window() {
+    let mut script = probing();
+    script.sends(". 1:1401");
+    let _ = script.drain();
+    let before = script.connection.info().snd_cwnd;
+    script.wait(100);
+    script.gets(". 1:1 ack 1 sack 1401:5401");
+    script.sends(". 1:1001");
+    script.sends(". 1001:1401");
+    let info = script.connection.info();
+    assert_eq!(info.snd_mss, 1000);
+    assert!(info.snd_cwnd >= before, "{} of {before}", info.snd_cwnd);
+}
+
+/// Even when its loss shows by a time-out alone.
+#[test]
+fn a_probe_never_leaves_a_second_time_as_it_was() {
+    let mut script = probing();
+    script.sends(". 1:1401");
+    let _ = script.drain();
+    for _ in 0..4 {
+        let at = script.connection.poll_timeout().expect("a timer runs");
+        script.now = script.now.max(at);
+        script.connection.handle_timeout(script.now);
+        for line in script.drain() {
+            let is_again = line.start < 1401;
+            assert!(!is_again || line.end - line.start <= 1000, "{line:?}");
+        }
+    }
+    assert!(script.connection.info().recovery.timeouts > 0);
+}
+
+#[test]
+fn a_router_makes_segments_smaller_at_once() {
+    let mut script = Script::established(config());
+    script.write(3000);
+    assert_eq!(script.drain().len(), 3);
+    let in_flight: Seq = OURS.at(1001);
+    script.connection.handle_too_big(script.now, in_flight, 600);
+    assert_eq!(script.connection.info().snd_mss, 600);
+    script.wait(100);
+    script.gets(". 1:1 ack 1001 sack 2001:3001");
+    script.write(2000);
+    let line = script.drain().remove(0);
+    assert_eq!((line.start, line.end), (3001, 3601));
+}
