@@ -169,6 +169,7 @@ impl State {
             lanes,
             rate_limit: self.limit.as_ref().map(|limit| limit.rate()),
             send_buffer: stream.send_buffer(),
+            is_tcp_local: stream.is_local(),
             tcp: stream.tcp_info(),
         }
     }

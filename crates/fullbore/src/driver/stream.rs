@@ -2,6 +2,7 @@
 //! from the kernel to the engine's own memory and back, nothing is buffered here.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::task::{Context, Poll, ready};
 
@@ -96,6 +97,22 @@ impl Stream {
         match self {
             Self::Socket(duplex) => tcp_info::read(duplex.0.get_ref().0.as_fd()).ok(),
             Self::Child(_) | Self::Tunnel(_) => None,
+        }
+    }
+
+    /// Whether the stream is a socket whose other end is on this machine.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Socket(duplex) => {
+                let peer = rustix::net::getpeername(&duplex.0.get_ref().0);
+                let peer = peer
+                    .ok()
+                    .flatten()
+                    .and_then(|a| SocketAddr::try_from(a).ok());
+                peer.is_some_and(|address| address.ip().is_loopback())
+            }
+            Self::Child(_) | Self::Tunnel(_) => false,
         }
     }
 

@@ -79,13 +79,16 @@ pub struct Sample {
     pub rate_limit: Option<u64>,
     /// Size of the socket's send buffer.
     pub send_buffer: Option<u64>,
+    /// The TCP connection ends on this machine.
+    pub is_tcp_local: bool,
     /// The kernel's TCP, where the connection is one of its own.
     pub tcp: Option<TcpInfo>,
 }
 
 /// Beyond twice what TCP measures, and this, no ping was ever answered: the TCP connection ends at something
-/// in between (a jump host, a proxy, an emulated link).
-const RELAY_SLACK: Duration = Duration::from_millis(5);
+/// in between (a forwarded port, a proxy, an emulated link). More than a server takes to set a session up,
+/// behind which the first answer stands.
+const RELAY_SLACK: Duration = Duration::from_millis(20);
 
 impl Sample {
     /// The round-trip time that the path has now: TCP's measurement is of the path alone, but it goes no
@@ -96,11 +99,13 @@ impl Sample {
         self.relayed_rtt().or(of_tcp).or(self.rtt).or(self.pong)
     }
 
-    /// The path's round-trip time where TCP knows the way to a relay only: that of the fastest ping.
+    /// The path's round-trip time where TCP knows the way to a relay only: that of the fastest ping. Only
+    /// of a relay on this machine: farther away, what is queued in front of every ping looks the same.
     #[must_use]
     pub fn relayed_rtt(&self) -> Option<Duration> {
         let of_tcp = self.tcp.map(|tcp| tcp.rtt)?;
+        let is_late = |shortest: &Duration| *shortest > of_tcp * 2 + RELAY_SLACK;
         self.pong_min
-            .filter(|&shortest| shortest > of_tcp * 2 + RELAY_SLACK)
+            .filter(|shortest| self.is_tcp_local && is_late(shortest))
     }
 }

@@ -522,6 +522,7 @@ fn behind_a_relay_pings_tell_the_round_trip_and_tcp_s_windows_nothing() {
             tcp(sample).busy = Some(ms(1000));
             tcp(sample).rwnd_limited = Some(ms(900));
             sample.pong_min = Some(ms(pong));
+            sample.is_tcp_local = true;
         })
     };
     let limit = relayed(Wait::PeerWindow, 200);
@@ -533,4 +534,12 @@ fn behind_a_relay_pings_tell_the_round_trip_and_tcp_s_windows_nothing() {
     // Not later than TCP's own figures allow: there is no relay, and the far end is slow.
     let direct = relayed(Wait::PeerWindow, 5);
     assert_eq!(direct.kind(), LimitKind::RemoteProcessing);
+    // A server far away, whose pings all stood behind what is sent.
+    let queued = upload(10_485_760, Wait::PeerWindow, |sample| {
+        sample.pong_min = Some(ms(900));
+    });
+    assert!(
+        queued.to_string().ends_with("10.5 MB/s at 200 ms"),
+        "{queued}"
+    );
 }
