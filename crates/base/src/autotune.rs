@@ -19,9 +19,9 @@ pub use path_rtt::PathRtt;
 use crate::Instant;
 use std::time::Duration;
 
-/// Shorter round trips count as this: what a busy machine takes to give a process its turn. On a path
-/// without delay it is what the window must cover.
-pub const ROUND_MIN: Duration = Duration::from_millis(4);
+/// Shorter round trips count as this: what a busy machine takes to give a process its turn, a few times.
+/// On a path without delay it is what the window must cover, or each end waits for the other to be woken.
+pub const ROUND_MIN: Duration = Duration::from_millis(16);
 
 /// A window on which nothing was delivered for so long starts anew. Longer than a disk's flush or a
 /// pause between files; ten round trips of the longest paths.

@@ -11,6 +11,10 @@ use std::time::Duration;
 /// this is topped up in such steps. Ours: one adjust of 14 bytes per MiB costs nothing.
 pub const ADJUST_BYTES_MAX: u32 = 1024 * 1024;
 
+/// The step of windows from one to two MiB, a quarter to an eighth of them: where adaptive windows start.
+/// Each adjust may wake the peer.
+const ADJUST_BYTES_COMMON: u32 = 256 * 1024;
+
 /// Least credit that is given alone while the budget has no more, an eighth of the smallest window: many
 /// tiny adjusts would cost more than they bring.
 pub const ADJUST_BYTES_MIN: u32 = 32 * 1024;
@@ -114,6 +118,8 @@ impl LocalWindow {
         let eighth = self.target / 8;
         let step = if eighth > ADJUST_BYTES_MAX {
             ADJUST_BYTES_MAX
+        } else if eighth < ADJUST_BYTES_COMMON && eighth >= ADJUST_BYTES_COMMON / 2 {
+            ADJUST_BYTES_COMMON
         } else {
             eighth
         };
