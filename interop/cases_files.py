@@ -100,5 +100,5 @@ def quirks_file(context):
     assert "may serve out of order" in said and "at most 1 open files" in said, said
     same_tree(tree, server.here("b"))
     path.write_text('[[server]]\nmatch = "OpenSSH_*"\nhandles = 1\n')
-    _, said = context.cp(server, source, server.url("c"), ok=255)
-    assert "quirks.toml: line 3: handles: there is no such setting" in said, said
+    code, said = context.cp(server, source, server.url("c"), ok=False)
+    assert code == 255 and "quirks.toml: line 3: handles: there is no such setting" in said, said
