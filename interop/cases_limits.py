@@ -78,7 +78,7 @@ def copied(c, far, link_options, *args, before="", ok=True):
     return events(output)
 
 
-def named(told, wanted, share=0.4):
+def named(told, wanted, share=0.25):
     """The summary, when it names `wanted` as what limited for at least `share` of the time."""
     summary = told[-1]
     assert summary["event"] == "summary", told
