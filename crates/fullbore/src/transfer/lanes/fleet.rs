@@ -274,11 +274,11 @@ impl Fleet {
             .iter()
             .map(|connection| limit_of(connection, direction));
         let limits: Vec<Limit> = limits.collect();
-        // What holds for most of them.
+        // What holds for at least half of them.
         let count = |wanted: Limit| limits.iter().filter(|limit| **limit == wanted).count();
         [Limit::Tcp, Limit::FarEnd]
             .into_iter()
-            .find(|limit| count(*limit) * 2 > limits.len())
+            .find(|limit| count(*limit) * 2 >= limits.len())
             .unwrap_or(Limit::Other)
     }
 
@@ -517,14 +517,13 @@ fn limit_of(connection: &Connection, direction: Direction) -> Limit {
         return Limit::Other;
     }
     match interval.steady {
-        path::Limit::TcpReceiveWindow { .. } => Limit::Tcp,
+        path::Limit::TcpReceiveWindow { .. } | path::Limit::SendBuffer { .. } => Limit::Tcp,
         path::Limit::TcpCongestion { lost_ppm, .. } if lost_ppm >= LOST_PPM_MIN => Limit::Tcp,
         path::Limit::RemoteProcessing { .. } if direction == Direction::Down => Limit::FarEnd,
         path::Limit::PeerWindow { .. }
         | path::Limit::CreditBudget { .. }
         | path::Limit::RequestsOutstanding { .. }
         | path::Limit::TcpCongestion { .. }
-        | path::Limit::SendBuffer { .. }
         | path::Limit::Cpu { .. }
         | path::Limit::DiskRead { .. }
         | path::Limit::DiskWrite { .. }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   the peer's window limits ────► channels: four, then half as many again
-//!   TCP limits (window, loss) ───► connections: twice as many
+//!   TCP limits (buffers, loss) ──► connections: twice as many
 //!   the far end's work limits ───► channels: one more
 //!          │ settle, then compare
 //!          ├─ at least a tenth faster ──► again, as long as it limits
@@ -31,6 +31,9 @@ pub const RTT_MIN: Duration = Duration::from_millis(2);
 /// An addition must raise the rate by this to be kept, in percent.
 const GAIN_PERCENT: u64 = 10;
 
+/// Twice as many connections that raise it by this are judged early.
+const CLEAR_GAIN_PERCENT: u64 = 50;
+
 /// Something limits when it does for this part of an interval, in percent.
 pub(crate) const LIMITED_PERCENT: u64 = 50;
 
@@ -58,7 +61,7 @@ pub enum Limit {
     /// The peer's channel windows: they are used up most of the time, and what they hold is what
     /// moves in a round trip.
     PeerWindow,
-    /// TCP itself: its receive window, or loss.
+    /// TCP itself: its receive window, its send buffer, or loss.
     Tcp,
     /// The far end's reading or writing.
     FarEnd,
@@ -129,8 +132,8 @@ struct Before {
 }
 
 impl Before {
-    fn is_beaten(&self, rate: u64) -> bool {
-        let wanted = u128::from(self.rate) * u128::from(100 + GAIN_PERCENT) / 100;
+    fn is_beaten(&self, rate: u64, percent: u64) -> bool {
+        let wanted = u128::from(self.rate) * u128::from(100 + percent) / 100;
         u128::from(rate) >= wanted
     }
 }
@@ -218,10 +221,14 @@ impl Policy {
         }
     }
 
-    /// Channels that are full, too, need not be waited for: their windows limit again.
+    /// Channels that are full, too, need not be waited for: their windows limit again. Nor need
+    /// connections that bring much.
     fn settle(&mut self, seen: &Observation, caps: Caps, before: Before, waited: Duration) -> Step {
-        if !before.is_connections && seen.limit == Limit::PeerWindow && before.is_beaten(seen.rate)
-        {
+        let is_clear = match before.is_connections {
+            true => before.is_beaten(seen.rate, CLEAR_GAIN_PERCENT),
+            false => seen.limit == Limit::PeerWindow && before.is_beaten(seen.rate, GAIN_PERCENT),
+        };
+        if is_clear {
             return self.judge(seen, caps, before, seen.rate);
         }
         let waited = waited + seen.took;
@@ -254,6 +261,8 @@ impl Policy {
                 self.more_channels(seen, caps, more.max(LANES_FIRST))
             }
             Limit::FarEnd => self.more_channels(seen, caps, seen.lanes + 1),
+            // TCP's windows and buffers grow by themselves at first.
+            Limit::Tcp if seen.rate > self.rate / 4 * 5 => Step::Stay,
             Limit::Tcp => self.more_connections(seen, caps),
             Limit::Other => {
                 self.state = State::Watch {
@@ -294,7 +303,7 @@ impl Policy {
 
     /// Whether the addition was worth it.
     fn judge(&mut self, seen: &Observation, caps: Caps, before: Before, rate: u64) -> Step {
-        if before.is_beaten(rate) {
+        if before.is_beaten(rate, GAIN_PERCENT) {
             let seen = Observation { rate, ..*seen };
             return self.watch(&seen, caps, Duration::ZERO);
         }
