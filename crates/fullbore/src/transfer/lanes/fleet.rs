@@ -19,6 +19,14 @@ const INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// What limited longer ago than this says nothing about now; intervals last up to a second.
 const STALE_AFTER: Duration = Duration::from_secs(3);
 
+/// A rate is taken over so many bytes, or over this long: what is confirmed comes in requests of a
+/// quarter of a MiB.
+const SURE_BYTES: u64 = 1 << 20;
+const SURE_AFTER: Duration = Duration::from_secs(2);
+
+/// A path that has lost something counts as lossy for so long: slow connections lose rarely.
+const LOSSY_FOR: Duration = Duration::from_secs(10);
+
 /// Loss that further connections may help against, in millionths. Chosen: at 100 ms it keeps a
 /// loss-based congestion control below 10 MB/s.
 const LOST_PPM_MIN: u32 = 200;
@@ -77,6 +85,10 @@ pub(crate) struct Fleet {
     moved_bytes: Cell<u64>,
     /// Bytes a second in the interval before.
     rate_before: Cell<u64>,
+    /// An interval is not over.
+    is_begun: Cell<bool>,
+    /// When segments were lost last.
+    lost_at: Cell<Option<Instant>>,
 }
 
 /// Counters at the last interval, and what was learned from all of them.
@@ -117,6 +129,8 @@ impl Fleet {
             sessions_most: Cell::new(1),
             moved_bytes: Cell::new(0),
             rate_before: Cell::new(u64::MAX),
+            is_begun: Cell::new(false),
+            lost_at: Cell::new(None),
         }
     }
 
@@ -175,6 +189,7 @@ impl Fleet {
         let Some(observation) = self.observe(direction) else {
             return;
         };
+        self.is_begun.set(false);
         let step = self
             .policy
             .borrow_mut()
@@ -207,9 +222,13 @@ impl Fleet {
         }
     }
 
-    /// The interval begins.
+    /// The interval begins, unless it goes on.
     fn mark(&self) {
         let mut seen = self.seen.get();
+        let is_stale = seen.at.is_none_or(|at| self.now() - at > STALE_AFTER);
+        if self.is_begun.replace(true) && !is_stale {
+            return;
+        }
         seen.at = Some(self.now());
         seen.bytes = self.moved_bytes.get();
         self.seen.set(seen);
@@ -257,6 +276,10 @@ impl Fleet {
             window: (seen.window > 0).then(|| u64::from(seen.window)),
         };
         observation.limit = self.limit(direction, &observation);
+        // A few requests more or less are a wrong rate.
+        if bytes < SURE_BYTES && took < SURE_AFTER && observation.limit != Limit::PeerWindow {
+            return None;
+        }
         self.rate_before.set(observation.rate);
         Some(observation)
     }
@@ -270,9 +293,16 @@ impl Fleet {
             return Limit::PeerWindow;
         }
         let connections = self.connections();
+        if connections.iter().any(has_lost) {
+            self.lost_at.set(Some(self.now()));
+        }
+        let is_lossy = self
+            .lost_at
+            .get()
+            .is_some_and(|at| self.now() - at < LOSSY_FOR);
         let limits = connections
             .iter()
-            .map(|connection| limit_of(connection, direction));
+            .map(|connection| limit_of(connection, direction, is_lossy));
         let limits: Vec<Limit> = limits.collect();
         // What holds for at least half of them.
         let count = |wanted: Limit| limits.iter().filter(|limit| **limit == wanted).count();
@@ -508,17 +538,30 @@ impl Fleet {
     }
 }
 
-/// What limited the last interval of a connection, as far as further lanes could help.
-fn limit_of(connection: &Connection, direction: Direction) -> Limit {
-    let Some(interval) = connection.path() else {
+/// The last interval of a connection.
+fn interval_of(connection: &Connection) -> Option<path::Interval> {
+    let interval = connection.path()?;
+    (connection.now() - interval.to <= STALE_AFTER).then_some(interval)
+}
+
+/// Whether segments of the connection were lost in its last interval.
+fn has_lost(connection: &Connection) -> bool {
+    interval_of(connection).is_some_and(|interval| {
+        [interval.first, interval.steady].iter().any(
+            |limit| matches!(limit, path::Limit::TcpCongestion { lost_ppm, .. } if *lost_ppm >= LOST_PPM_MIN),
+        )
+    })
+}
+
+/// What limited the last interval of a connection, as far as further lanes could help. On a lossy
+/// path, congestion control is held down by loss also where none was seen just now.
+fn limit_of(connection: &Connection, direction: Direction, is_lossy: bool) -> Limit {
+    let Some(interval) = interval_of(connection) else {
         return Limit::Other;
     };
-    if connection.now() - interval.to > STALE_AFTER {
-        return Limit::Other;
-    }
     match interval.steady {
         path::Limit::TcpReceiveWindow { .. } | path::Limit::SendBuffer { .. } => Limit::Tcp,
-        path::Limit::TcpCongestion { lost_ppm, .. } if lost_ppm >= LOST_PPM_MIN => Limit::Tcp,
+        path::Limit::TcpCongestion { .. } if is_lossy => Limit::Tcp,
         path::Limit::RemoteProcessing { .. } if direction == Direction::Down => Limit::FarEnd,
         path::Limit::PeerWindow { .. }
         | path::Limit::CreditBudget { .. }
