@@ -79,7 +79,7 @@ def lanes_two_sessions(c):
 
 @case("lanes-loss", alone=True)
 def lanes_loss(c):
-    _, connections, said = uploaded(c, [], LOSSY, size=24 * MIB)
+    _, connections, said = uploaded(c, [], LOSSY, size=48 * MIB)
     assert connections >= 4, (connections, said)
     counts = [int(line.split()[1]) for line in said.splitlines() if "connections instead of" in line]
     assert 4 <= max(counts) <= 8, said

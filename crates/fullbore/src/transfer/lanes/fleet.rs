@@ -128,7 +128,7 @@ impl Fleet {
             is_ticking: Cell::new(false),
             sessions_most: Cell::new(1),
             moved_bytes: Cell::new(0),
-            rate_before: Cell::new(u64::MAX),
+            rate_before: Cell::new(u64::MAX / 3),
             is_begun: Cell::new(false),
             lost_at: Cell::new(None),
         }

@@ -158,8 +158,11 @@ pub struct Policy {
     state: State,
     channels: Retry,
     connections: Retry,
-    /// Bytes a second, smoothed.
+    /// Bytes a second, smoothed, since `limit` began to limit.
     rate: u64,
+    limit: Limit,
+    /// It is the first interval with that limit.
+    is_news: bool,
 }
 
 impl Default for Policy {
@@ -183,6 +186,8 @@ impl Policy {
             channels: retry,
             connections: retry,
             rate: 0,
+            limit: Limit::Other,
+            is_news: true,
         }
     }
 
@@ -191,8 +196,13 @@ impl Policy {
         for retry in [&mut self.channels, &mut self.connections] {
             retry.wait = retry.wait.saturating_sub(seen.took);
         }
-        // A quarter of the newest: single intervals jump.
-        self.rate = self.rate - self.rate / 4 + seen.rate / 4;
+        // A quarter of the newest, since single intervals jump; but only of what one limit allows.
+        self.is_news = seen.limit != self.limit;
+        self.limit = seen.limit;
+        self.rate = match self.is_news {
+            true => seen.rate,
+            false => self.rate - self.rate / 4 + seen.rate / 4,
+        };
         match self.state {
             State::Watch { surplus } => self.watch(seen, caps, surplus),
             State::Settle { before, waited } => self.settle(seen, caps, before, waited),
@@ -262,7 +272,7 @@ impl Policy {
             }
             Limit::FarEnd => self.more_channels(seen, caps, seen.lanes + 1),
             // TCP's windows and buffers grow by themselves at first.
-            Limit::Tcp if seen.rate > self.rate / 4 * 5 => Step::Stay,
+            Limit::Tcp if self.is_news || seen.rate > self.rate / 4 * 5 => Step::Stay,
             Limit::Tcp => self.more_connections(seen, caps),
             Limit::Other => {
                 self.state = State::Watch {
@@ -273,7 +283,8 @@ impl Policy {
         };
         if wanted != Step::Stay {
             let before = Before {
-                rate: self.rate.max(seen.rate),
+                // Where it falls, what was before is no measure.
+                rate: self.rate.min(seen.rate),
                 lanes: seen.lanes,
                 connections: seen.connections,
                 is_connections: matches!(wanted, Step::Connections(_)),

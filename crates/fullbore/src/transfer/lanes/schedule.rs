@@ -32,14 +32,8 @@ const UNIT_BYTES_MAX: u64 = 32 * UNIT_BYTES_MIN;
 /// Units of a lane whose rate is not known.
 const UNIT_BYTES_FIRST: u64 = 2 * UNIT_BYTES_MIN;
 
-/// Units of a lane that is the only one.
-const UNIT_BYTES_ALONE: u64 = 16 * UNIT_BYTES_MIN;
-
 /// What a lane whose rate is not known has to do at a time: it fills a window of 2 MiB.
 const DEPTH_BYTES_FIRST: u64 = 12 * UNIT_BYTES_MIN;
-
-/// The same for a lane that is the only one: as much as may be unanswered on it.
-const DEPTH_BYTES_ALONE: u64 = 64 * UNIT_BYTES_MIN + UNIT_BYTES_ALONE;
 
 /// Rates are taken over this long at least, and work for this long is handed out, on paths that are
 /// shorter: timers and threads make anything less a guess.
@@ -187,17 +181,12 @@ impl Schedule {
     fn measure(&self, lane: LaneId, round: Duration) -> Option<(u64, u64)> {
         let rate = self.lanes.get(&lane)?.rate;
         let per_round = rate.map(|rate| per(rate, round));
-        let is_alone = self.lanes.len() == 1;
         let (len, depth) = match per_round {
             None => (UNIT_BYTES_FIRST, DEPTH_BYTES_FIRST),
             Some(bytes) => {
                 let len = (bytes / 2).clamp(UNIT_BYTES_MIN, UNIT_BYTES_MAX);
                 (len, bytes + bytes / 2 + 2 * len)
             }
-        };
-        let (len, depth) = match is_alone {
-            true => (len.max(UNIT_BYTES_ALONE), depth.max(DEPTH_BYTES_ALONE)),
-            false => (len, depth),
         };
         // Towards the end in shorter pieces, for all lanes to end together.
         let left = self.end.saturating_sub(self.cursor);
@@ -384,7 +373,7 @@ mod tests {
 
     #[test]
     fn units_follow_each_other_and_the_last_is_open() {
-        let mut schedule = with_lanes(span(10, 12 * MIB), &[A]);
+        let mut schedule = with_lanes(span(10, 2 * MIB), &[A]);
         let units = all(&mut schedule, A);
         assert_eq!(units[0].span.offset, 10);
         for pair in units.windows(2) {
@@ -392,26 +381,26 @@ mod tests {
         }
         assert_eq!(units.last().map(|unit| unit.span.end_max), Some(None));
         for unit in &units {
-            let end = unit.span.end_max.unwrap_or(12 * MIB + 5);
+            let end = unit.span.end_max.unwrap_or(2 * MIB + 5);
             schedule.on_done(unit.id, end);
         }
         assert!(schedule.is_idle());
-        assert_eq!(schedule.outcome(), (12 * MIB + 5, false));
+        assert_eq!(schedule.outcome(), (2 * MIB + 5, false));
     }
 
     #[test]
     fn a_span_with_an_end_has_no_open_unit() {
         let mut schedule = with_lanes(
             Span {
-                end_max: Some(9 * MIB),
-                ..span(0, 9 * MIB)
+                end_max: Some(2 * MIB),
+                ..span(0, 2 * MIB)
             },
             &[A],
         );
         let units = all(&mut schedule, A);
         assert_eq!(
             units.last().and_then(|unit| unit.span.end_max),
-            Some(9 * MIB)
+            Some(2 * MIB)
         );
     }
 
