@@ -13,6 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fullbore::client::{Connection, Sftp, connect, connect_over};
+use fullbore::driver::budget::WindowBudget;
 use fullbore::driver::clock::Clock;
 use fullbore::driver::stream::Stream;
 use fullbore::path::{Limit, LimitKind};
@@ -174,14 +175,14 @@ fn named(connection: &Connection, share: u16) -> Limit {
     limit
 }
 
-/// Within 5% of what the arithmetic says.
+/// Within a fifth of what the arithmetic says: an interval holds some four windows, one more or less.
 fn assert_rate(limit: &Limit, wanted: f64) {
     let evidence = limit.evidence();
     let found = evidence.iter().find(|(key, _)| *key == "bytes_per_second");
     let Some((_, fullbore::path::Evidence::Count(rate))) = found else {
         panic!("no rate in {evidence:?}");
     };
-    let is_near = (*rate as f64 - wanted).abs() < wanted * 0.05;
+    let is_near = (*rate as f64 - wanted).abs() < wanted * 0.2;
     assert!(is_near, "{rate} B/s, not {wanted}");
 }
 
@@ -246,9 +247,17 @@ fn no_window_limits_where_the_server_s_follows_the_path() {
 fn our_own_share_of_credit() {
     let folder = place("limit-budget");
     folder.write("root/source", &bytes(16 * MIB));
+    // Of the whole process: one connection gets the least that each can count on, which the path holds
+    // several times.
+    let budget = WindowBudget::of_process();
+    let before = budget.bytes();
+    budget.set_bytes(4 << 20);
     in_virtual_time(async {
-        let connection = Far::default().connected(&folder).await;
-        connection.set_windows_max(1 << 20);
+        let far = Far {
+            rate: Rate::from_bits_per_sec(1_000_000_000),
+            ..Far::default()
+        };
+        let connection = far.connected(&folder).await;
         let sftp = connection.open_sftp().await.unwrap();
         download(&sftp, 16 * MIB, Content::default()).await;
         let limit = named(&connection, 600);
@@ -260,9 +269,10 @@ fn our_own_share_of_credit() {
         else {
             panic!("{limit}");
         };
-        assert!(window <= 1 << 20, "{window}");
+        assert!(window <= 4 << 20, "{window}");
         assert!(is_budget_spent);
     });
+    budget.set_bytes(before);
 }
 
 #[test]

@@ -120,12 +120,6 @@ impl Connection {
             .change(|state, now| state.session.conn_mut().ping(now));
     }
 
-    /// Lets the server have at most so many bytes on their way and unread, on all channels together.
-    pub fn set_windows_max(&self, bytes: u64) {
-        self.core
-            .change(|state, _| state.session.conn_mut().set_windows_max(bytes));
-    }
-
     /// Whether the rate is limited, by [`Connection::limit_rate`].
     #[must_use]
     pub fn has_rate_limit(&self) -> bool {
