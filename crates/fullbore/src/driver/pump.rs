@@ -242,7 +242,9 @@ impl Pump {
         }
     }
 
-    /// Asks TCP for its round-trip time, if it is time and the stream is one of TCP's.
+    /// Asks TCP for its round-trip time, if it is time and the stream is one of TCP's. Not where that ends
+    /// on this machine: behind it may stand a relay (a forwarded port, an emulated link) whose path is
+    /// longer than TCP knows, and only pings tell.
     fn tell_rtt(&mut self, session: &mut dyn Driven, now: Instant) {
         if now < self.rtt_at {
             return;
@@ -250,6 +252,7 @@ impl Pump {
         self.rtt_at = now + RTT_INTERVAL;
         if let Some(info) = self.stream.tcp_info()
             && !info.rtt.is_zero()
+            && !self.stream.is_local()
         {
             session.on_rtt(now, info.rtt);
             self.rtt_at = now + info.rtt.max(RTT_INTERVAL);
