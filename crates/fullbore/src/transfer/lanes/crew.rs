@@ -179,6 +179,11 @@ impl<'a> FileCrew<'a> {
         sessions
     }
 
+    fn forget(&self, lane: &Rc<FileLane>) {
+        let mut lanes = self.file.0.lanes.borrow_mut();
+        lanes.retain(|known| !Rc::ptr_eq(known, lane));
+    }
+
     /// A lane to dismiss; each is told once.
     fn leaving(&self) -> Option<Rc<FileLane>> {
         let lanes = self.file.0.lanes.borrow();
@@ -386,9 +391,7 @@ impl Crew for FileCrew<'_> {
     }
 
     async fn leave(&self, lane: Rc<FileLane>) -> Result<(), Fault> {
-        let mut lanes = self.file.0.lanes.borrow_mut();
-        lanes.retain(|known| !Rc::ptr_eq(known, &lane));
-        drop(lanes);
+        self.forget(&lane);
         lane.close().await
     }
 

@@ -401,18 +401,7 @@ impl Fleet {
         let connections = self.connections();
         let before = connections.len();
         if count < before {
-            let extra = self.extra.borrow();
-            let is_kept = |session: &Rc<Session>| {
-                let connection = session.sftp.connection();
-                connections[..count]
-                    .iter()
-                    .any(|kept| kept.is_same(connection))
-            };
-            for session in extra.iter().filter(|session| !is_kept(session)) {
-                session.is_leaving.set(true);
-            }
-            drop(extra);
-            self.forget_leaving();
+            self.close_all_but(&connections[..count]);
             self.say(format!(
                 "{count} connections instead of {before}: more bring nothing now"
             ))
@@ -447,6 +436,26 @@ impl Fleet {
         }
     }
 
+    /// Closes the sessions of all connections but these.
+    fn close_all_but(&self, kept: &[Connection]) {
+        for session in self.extra.borrow().iter() {
+            let connection = session.sftp.connection();
+            if !kept.iter().any(|kept| kept.is_same(connection)) {
+                session.is_leaving.set(true);
+            }
+        }
+        self.forget_leaving();
+    }
+
+    /// Sessions of a connection that are not over.
+    fn sessions_on(&self, connection: &Connection) -> usize {
+        let extra = self.extra.borrow();
+        let sessions = extra.iter().chain([&self.main]);
+        sessions
+            .filter(|s| s.sftp.connection().is_same(connection) && !s.sftp.is_over())
+            .count()
+    }
+
     fn note_count(&self) {
         let now = 1 + self.extra.borrow().len();
         self.sessions_most.set(self.sessions_most.get().max(now));
@@ -468,12 +477,7 @@ impl Fleet {
     pub(crate) async fn on_refused(&self, session: &Rc<Session>, error: &Error) {
         self.remove(session);
         let connection = session.sftp.connection();
-        let extra = self.extra.borrow();
-        let sessions = extra.iter().chain([&self.main]);
-        let left = sessions
-            .filter(|s| s.sftp.connection().is_same(connection) && !s.sftp.is_over())
-            .count();
-        drop(extra);
+        let left = self.sessions_on(connection);
         let caps = self.caps.get();
         let channels = caps.channels.min(left.max(1));
         let is_news = channels < caps.channels;

@@ -79,12 +79,12 @@ async fn a_run_killed_at_any_moment_is_resumed_right() {
         let done = target.file(b"/g");
         let is_done = done.as_deref() == Some(&content[..]);
         assert!(is_done || done == old, "a half file has the name");
-        if let Some((len, same, is_striped)) = left(&target, &content) {
-            if same < len {
-                holes += 1;
-                assert!(is_striped, "nothing tells of the holes");
-                assert!(len - same <= super::SPAN_BYTES_MAX as usize);
-            }
+        if let Some((len, same, is_striped)) = left(&target, &content)
+            && same < len
+        {
+            holes += 1;
+            assert!(is_striped, "nothing tells of the holes");
+            assert!(len - same <= super::SPAN_BYTES_MAX as usize);
         }
         assert!(copy(&source, &target).await);
         assert!(target.file(b"/g").as_deref() == Some(&content[..]));
