@@ -32,8 +32,12 @@ const UNIT_BYTES_MAX: u64 = 32 * UNIT_BYTES_MIN;
 /// Units of a lane whose rate is not known.
 const UNIT_BYTES_FIRST: u64 = 2 * UNIT_BYTES_MIN;
 
-/// What a lane whose rate is not known has to do at a time: it fills a window of 2 MiB.
-const DEPTH_BYTES_FIRST: u64 = 12 * UNIT_BYTES_MIN;
+/// What a lane has to do at a time at least: it fills a window of 2 MiB, however late the answers
+/// come. With less, a lane that is slow for a moment would be kept slow.
+const DEPTH_BYTES_MIN: u64 = 12 * UNIT_BYTES_MIN;
+
+/// The same for a lane that is the only one: as much as may be unanswered on it.
+const DEPTH_BYTES_ALONE: u64 = 64 * UNIT_BYTES_MIN;
 
 /// Rates are taken over this long at least, and work for this long is handed out, on paths that are
 /// shorter: timers and threads make anything less a guess.
@@ -182,12 +186,17 @@ impl Schedule {
         let rate = self.lanes.get(&lane)?.rate;
         let per_round = rate.map(|rate| per(rate, round));
         let (len, depth) = match per_round {
-            None => (UNIT_BYTES_FIRST, DEPTH_BYTES_FIRST),
+            None => (UNIT_BYTES_FIRST, DEPTH_BYTES_MIN),
             Some(bytes) => {
                 let len = (bytes / 2).clamp(UNIT_BYTES_MIN, UNIT_BYTES_MAX);
                 (len, bytes + bytes / 2 + 2 * len)
             }
         };
+        let depth_min = match self.lanes.len() {
+            1 => DEPTH_BYTES_ALONE,
+            _ => DEPTH_BYTES_MIN,
+        };
+        let depth = depth.max(depth_min);
         // Towards the end in shorter pieces, for all lanes to end together.
         let left = self.end.saturating_sub(self.cursor);
         let fair = left / (2 * self.lanes.len() as u64);
@@ -450,10 +459,15 @@ mod tests {
         work(&mut schedule, A, 2 * UNIT_BYTES_MIN);
         work(&mut schedule, B, 4096);
         let len = |unit: &Unit| unit.span.end_max.expect("not the last") - unit.span.offset;
-        let fast: u64 = all(&mut schedule, A).iter().map(len).sum();
-        let slow: u64 = all(&mut schedule, B).iter().map(len).sum();
+        // A round trip in which the first has moved 5 MB.
+        let rtt = 10 * RTT;
+        let mut sum = |lane| -> u64 {
+            let units = std::iter::from_fn(|| schedule.next(at(0), lane, rtt));
+            units.map(|unit| len(&unit)).sum()
+        };
+        let (fast, slow) = (sum(A), sum(B));
         assert!(fast >= 2 * slow, "{fast} {slow}");
-        assert!(slow <= 3 * UNIT_BYTES_MIN, "{slow}");
+        assert!(slow <= DEPTH_BYTES_MIN, "{slow}");
     }
 
     #[test]
