@@ -23,21 +23,11 @@ use fullbore_ssh::config::ServerConfig;
 use fullbore_testkit::device;
 
 use simulated::stream::SimulatedStream;
-use simulated::{Files, ServerEnd};
+use simulated::{Files, ServerEnd, in_virtual_time};
 use support::{Folder, OurServer, Script, bytes, context, host, make_key, run};
 
 const MS: Duration = Duration::from_millis(1);
 const MIB: usize = 1 << 20;
-
-/// Runs `future` on a runtime whose clock only moves when nothing else does.
-fn in_virtual_time<R>(future: impl Future<Output = R>) -> R {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    tokio::task::LocalSet::new().block_on(&runtime, future)
-}
 
 fn place(name: &str) -> Folder {
     let folder = Folder::new(name);

@@ -16,18 +16,8 @@ use fullbore_base::{Instant, Rate};
 use fullbore_ssh::config::ServerConfig;
 
 use simulated::stream::SimulatedStream;
-use simulated::{Files, ServerEnd};
+use simulated::{Files, ServerEnd, in_virtual_time};
 use support::{Folder, Script, context, host, make_key};
-
-/// Runs `future` on a runtime whose clock only moves when nothing else does.
-fn in_virtual_time<R>(future: impl Future<Output = R>) -> R {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    tokio::task::LocalSet::new().block_on(&runtime, future)
-}
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)

@@ -20,18 +20,8 @@ use fullbore_base::Rate;
 use fullbore_ssh::config::ServerConfig;
 
 use simulated::stream::SimulatedStream;
-use simulated::{Files, ServerEnd};
+use simulated::{Files, ServerEnd, in_virtual_time};
 use support::{Folder, Script, bytes, context, host, make_key};
-
-/// Runs `future` on a runtime whose clock only moves when nothing else does.
-fn in_virtual_time<R>(future: impl Future<Output = R>) -> R {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    tokio::task::LocalSet::new().block_on(&runtime, future)
-}
 
 /// A server that serves `root` of the folder behind a path, and a client that is logged in there.
 async fn connected(folder: &Folder, rtt: Duration, rate: Rate) -> (Connection, Clock) {

@@ -23,6 +23,16 @@ use fullbore_ssh::key::{Algorithm, PrivateKey};
 use fullbore_ssh::provider::{AwsLc, SecureRandom};
 use fullbore_ssh::{ChannelId, Connection};
 
+/// Runs `future` on a runtime whose clock only moves when nothing else does.
+pub fn in_virtual_time<R>(future: impl Future<Output = R>) -> R {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, future)
+}
+
 struct TestRandom(Rng);
 
 impl SecureRandom for TestRandom {
