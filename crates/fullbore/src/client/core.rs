@@ -164,7 +164,11 @@ impl Core {
             if state.is_finished {
                 return Poll::Ready(());
             }
-            state.finish_wakers.push(cx.waker().clone());
+            // Asked again and again by who waits for other things too.
+            let is_known = |waker: &Waker| waker.will_wake(cx.waker());
+            if !state.finish_wakers.iter().any(is_known) {
+                state.finish_wakers.push(cx.waker().clone());
+            }
             Poll::Pending
         })
         .await;

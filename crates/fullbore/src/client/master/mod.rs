@@ -80,8 +80,9 @@ impl Master {
                         shared.clients_count.set(shared.clients_count.get() + 1);
                         tokio::task::spawn_local(Rc::clone(shared).carry(stream));
                     }
-                    // Too many, or gone again: it connects by itself.
-                    Ok(_) | Err(_) => {}
+                    // Too many: it connects by itself.
+                    Ok(_) => {}
+                    Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
                 },
                 () = shared.on_left.notified() => {}
                 () = shared.connection.core.finished() => return,
@@ -106,6 +107,10 @@ impl Master {
         }
     }
 }
+
+/// Rest after a failure to accept. Without it, one that lasts (no descriptor is free) would keep a
+/// processor busy. Ours.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long a server is given to take the goodbye.
 const GOODBYE_MAX: Duration = Duration::from_secs(2);
