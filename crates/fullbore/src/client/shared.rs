@@ -86,7 +86,26 @@ async fn enter(connection: &Connection) -> Result<(), Error> {
                 let _ = conn.authenticate(Attempt::None);
             }),
             Event::Authenticated => return Ok(()),
-            _ => {}
+            Event::HostKeysAnnounced
+            | Event::HostKeysProved
+            | Event::Banner
+            | Event::AuthNeeded
+            | Event::SignatureNeeded
+            | Event::Prompt
+            | Event::AuthRequest
+            | Event::ChannelOpen(_)
+            | Event::Opened(_)
+            | Event::OpenFailed(_)
+            | Event::Request(_)
+            | Event::RequestDone { .. }
+            | Event::Readable(_)
+            | Event::ReadableStderr(_)
+            | Event::Writable(_)
+            | Event::Eof(_)
+            | Event::ExitStatus(..)
+            | Event::ExitSignal(_)
+            | Event::ChannelClosed(_)
+            | Event::Closed => {}
         }
     }
 }

@@ -125,7 +125,25 @@ impl Relay {
             Event::ChannelClosed(ch) => {
                 self.channels.remove(&ch);
             }
-            _ => {}
+            // Of channels that are carried: each is looked at in every turn.
+            Event::Readable(_) | Event::Writable(_) => {}
+            // A client's only, or news of what was never asked.
+            Event::HostKey
+            | Event::HostKeysAnnounced
+            | Event::HostKeysProved
+            | Event::Banner
+            | Event::AuthNeeded
+            | Event::SignatureNeeded
+            | Event::Prompt
+            | Event::Opened(_)
+            | Event::OpenFailed(_)
+            | Event::RequestDone { .. }
+            | Event::ReadableStderr(_)
+            | Event::ExitStatus(..)
+            | Event::ExitSignal(_)
+            // The login is granted at once, and the end kept by the connection.
+            | Event::Authenticated
+            | Event::Closed => {}
         }
     }
 
