@@ -13,8 +13,9 @@ pub const MSS_DEFAULT: u16 = 536;
 /// Ours; RFC 879's minimum of 576 bytes less headers is 536, and what Linux takes is 48.
 pub const MSS_MIN: u16 = 216;
 
-/// Challenge acknowledgements and answers to segments outside the window, within
-/// [`CHALLENGE_INTERVAL`] (RFC 5961 section 7 names these figures).
+/// Challenge acknowledgements and answers to empty segments outside the window, within
+/// [`CHALLENGE_INTERVAL`] (RFC 5961 section 7 names these figures). Segments with data are answered
+/// each: no two ends answer each other with them for ever.
 pub const CHALLENGES_MAX: u32 = 10;
 
 /// See [`CHALLENGES_MAX`].

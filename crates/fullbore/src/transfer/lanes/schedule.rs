@@ -146,7 +146,7 @@ impl Schedule {
     }
 
     /// The next unit for `lane`, noted as being moved; `None` if it has enough to do, or nothing may
-    /// be handed out now. O(log units).
+    /// be handed out now. O(units), of which the span holds a few hundred.
     pub(crate) fn next(&mut self, now: Instant, lane: LaneId, rtt: Duration) -> Option<Unit> {
         let round = rtt.max(ROUND_MIN);
         let (len_max, depth) = self.measure(lane, round)?;
