@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[allow(dead_code)]
 mod simulated;
-#[allow(dead_code)]
 mod support;
 
 use std::time::Duration;

@@ -60,7 +60,7 @@ pub struct Row {
     pub server: String,
     /// MiB of the upload.
     pub mib: u64,
-    /// With [`CAP_BYTES`] unanswered at most.
+    /// With 1 MiB unanswered at most.
     pub capped: Cost,
     /// Without a cap.
     pub free: Cost,

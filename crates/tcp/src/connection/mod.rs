@@ -1,7 +1,7 @@
 //! One connection: the state machine of RFC 9293 and what its parts tell each other.
 //!
-//! [`input`] takes segments, [`output`] makes them, [`timers`] is what happens when nothing comes;
-//! [`handshake`] is the beginning. Sequence numbers are positions here (see [`crate::Seq`]).
+//! `input` takes segments, `output` makes them, `timers` is what happens when nothing comes;
+//! `handshake` is the beginning. Sequence numbers are positions here (see [`crate::Seq`]).
 
 mod acks;
 mod clock;

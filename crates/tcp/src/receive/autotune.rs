@@ -77,7 +77,7 @@ impl Autotune {
     }
 
     /// `span` bytes lie behind a hole. Its repair takes a round trip or two, in which the window is
-    /// to stay open: up to [`SPAN_ROUND_TRIPS`] of what the application takes in one. O(1).
+    /// to stay open: up to `SPAN_ROUND_TRIPS` of what the application takes in one. O(1).
     pub fn on_span(&mut self, span: u64) {
         let bound = self.space.saturating_mul(SPAN_ROUND_TRIPS);
         let wanted = span.saturating_mul(2).min(bound);

@@ -174,8 +174,8 @@ fn step(connection: &mut Connection, now: &mut Instant, input: &mut Input<'_>, h
             connection.handle_timeout(*now);
         }
         5 => *now += Duration::from_secs(u64::from(input.u8())),
-        6 if input.u8() % 8 == 0 => connection.close(),
-        6 if input.u8() % 16 == 0 => connection.abort(),
+        6 if input.u8().is_multiple_of(8) => connection.close(),
+        6 if input.u8().is_multiple_of(16) => connection.abort(),
         7 => {
             let seq = heard.next.plus(input.offset());
             connection.handle_too_big(*now, seq, input.u16());
@@ -187,7 +187,7 @@ fn step(connection: &mut Connection, now: &mut Instant, input: &mut Input<'_>, h
                 header,
                 payload: &payload,
             };
-            connection.handle_segment(*now, &segment, input.u8() % 8 == 0);
+            connection.handle_segment(*now, &segment, input.u8().is_multiple_of(8));
         }
     }
     while connection.poll_event().is_some() {}
@@ -293,7 +293,7 @@ pub fn listener(data: &[u8]) {
             local: ([10, 0, 0, 2].into(), 22),
             remote: ([10, 0, 0, 1].into(), u16::from(port)),
         };
-        if input.u8() % 8 == 0 {
+        if input.u8().is_multiple_of(8) {
             now += Duration::from_millis(u64::from(input.u16()));
             while listener.poll_transmit(now).is_some() {}
         }
