@@ -60,7 +60,7 @@ pub struct Plot {
     pub x: Axis,
     /// Bottom to top.
     pub y: Axis,
-    /// The lines; their colours repeat after [`COLOURS`].
+    /// The lines; their colours repeat after `COLOURS`.
     pub series: Vec<Series>,
 }
 
