@@ -175,7 +175,7 @@ fn assert_rate(limit: &Limit, wanted: f64) {
 }
 
 #[test]
-fn a_fixed_window_of_the_server_s() {
+fn a_fixed_window_of_the_server_s_is_named_with_its_size() {
     let folder = place("limit-window");
     let mut far = Far::default();
     far.config.connection.local_window = Some(2 << 20);
@@ -193,7 +193,7 @@ fn a_fixed_window_of_the_server_s() {
 }
 
 #[test]
-fn a_fixed_window_on_four_channels() {
+fn fixed_windows_on_four_channels_are_named_together() {
     let folder = place("limit-windows");
     let mut far = Far::default();
     far.config.connection.local_window = Some(1 << 20);
@@ -232,7 +232,7 @@ fn no_window_limits_where_the_server_s_follows_the_path() {
 }
 
 #[test]
-fn our_own_share_of_credit() {
+fn our_own_share_of_credit_is_named() {
     let folder = place("limit-budget");
     folder.write("root/source", &bytes(16 * MIB));
     // Of the whole process: one connection gets the least that each can count on, which the path holds
@@ -264,7 +264,7 @@ fn our_own_share_of_credit() {
 }
 
 #[test]
-fn few_requests_in_flight_both_ways() {
+fn few_requests_in_flight_are_named_both_ways() {
     let folder = place("limit-requests");
     folder.write("root/source", &bytes(8 * MIB));
     for is_up in [true, false] {
@@ -283,7 +283,7 @@ fn few_requests_in_flight_both_ways() {
 }
 
 #[test]
-fn one_question_after_the_other() {
+fn one_question_after_the_other_is_limited_by_requests() {
     let folder = place("limit-trips");
     in_virtual_time(async {
         let connection = Far::default().connected(&folder).await;
@@ -298,7 +298,7 @@ fn one_question_after_the_other() {
 }
 
 #[test]
-fn the_rate_that_was_chosen() {
+fn the_rate_that_was_chosen_is_named() {
     let folder = place("limit-rate");
     folder.write("root/source", &bytes(4 * MIB));
     for is_up in [true, false] {
@@ -317,7 +317,7 @@ fn the_rate_that_was_chosen() {
 }
 
 #[test]
-fn a_server_that_falls_silent() {
+fn a_server_that_falls_silent_is_named() {
     let folder = place("limit-silent");
     for is_up in [true, false] {
         folder.write("root/source", &bytes(32 * MIB));
@@ -371,13 +371,13 @@ fn on_a_slow_disk(is_up: bool) -> Limit {
 }
 
 #[test]
-fn a_disk_that_reads_slowly() {
+fn a_disk_that_reads_slowly_is_named() {
     let limit = on_a_slow_disk(true);
     assert_eq!(limit.kind(), LimitKind::DiskRead, "{limit}");
 }
 
 #[test]
-fn a_disk_that_writes_slowly() {
+fn a_disk_that_writes_slowly_is_named() {
     let limit = on_a_slow_disk(false);
     assert_eq!(limit.kind(), LimitKind::DiskWrite, "{limit}");
 }
