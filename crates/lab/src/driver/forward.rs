@@ -11,7 +11,7 @@ use fullbore_base::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, getpid, kill_process};
 
-use super::process;
+use super::{is_for_later, process};
 use crate::link::{Lateness, Packet, Shaper, VNET_LEN};
 
 /// Packets that are read from one device before the other has its turn.
@@ -61,13 +61,6 @@ impl Direction {
             }
         }
     }
-}
-
-fn is_for_later(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-    )
 }
 
 /// Both directions, and how the thread was scheduled.

@@ -44,3 +44,11 @@ fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
         Ok(result)
     }
 }
+
+/// Whether a call that does not wait is to be made again, once something has happened.
+fn is_for_later(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}

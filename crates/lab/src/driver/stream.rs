@@ -14,6 +14,7 @@ use rustix::net::sockopt::{set_socket_recv_buffer_size, set_tcp_nodelay};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
 use rustix::pipe::{PipeFlags, pipe_with};
 
+use super::is_for_later;
 use crate::stream::{Chunk, StreamOptions, Way};
 
 /// What the kernel holds in front of the proxy. Little: it would be a queue that nobody asked for.
@@ -165,13 +166,6 @@ impl End {
         flags.set(PollFlags::OUT, !self.untaken.is_empty());
         flags
     }
-}
-
-fn is_for_later(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-    )
 }
 
 /// The client's end, then the server's.
