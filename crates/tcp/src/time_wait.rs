@@ -10,7 +10,7 @@ use crate::connection::Clock;
 use crate::segment::{Flags, Header, Segment};
 use crate::seq::Seq;
 
-/// Numbers of a connection in TIME-WAIT: 56 bytes.
+/// Numbers of a connection in TIME-WAIT: at most 80 bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct TimeWait {
     /// Our port and the peer's.
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_small() {
+    fn it_takes_at_most_80_bytes() {
         assert!(size_of::<TimeWait>() <= 80);
     }
 }
