@@ -28,9 +28,7 @@ use super::{Connection, EAGER_BYTES_MAX};
 use crate::channel::window::RemoteWindow;
 use crate::error::{Error, PeerMisbehaved};
 use crate::packet::Compression;
-
-/// The word in a version line by which one of us knows another.
-const OUR_SOFTWARE: &[u8] = b"fullbore";
+use crate::transport::is_fullbore;
 
 /// How OpenSSH's version line begins.
 const OPENSSH: &[u8] = b"SSH-2.0-OpenSSH_";
@@ -45,9 +43,7 @@ enum Ahead {
 
 impl Connection {
     pub(super) fn is_peer_fullbore(&self) -> bool {
-        self.remote_version()
-            .windows(OUR_SOFTWARE.len())
-            .any(|w| w == OUR_SOFTWARE)
+        is_fullbore(self.remote_version())
     }
 
     fn ahead(&self) -> Ahead {

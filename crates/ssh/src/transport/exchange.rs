@@ -10,6 +10,7 @@
 //! Own packets change keys when own NEWKEYS is sealed, the peer's when its NEWKEYS is opened.
 
 use super::pace::{Held, Pace};
+use super::version::is_fullbore;
 use super::{Algorithms, Gate, HostKeyOffer, HostKeyVerified, Role, Session, Transport, ext_info};
 use crate::cipher::Suite;
 use crate::config::{KEX_BEFORE_AUTH_MAX, KEXINIT_BYTES_MAX};
@@ -189,8 +190,7 @@ impl Transport {
     /// peer is one of us, or was known to be such from the start. It saves the rekey a round trip.
     fn is_guess_known(&self, is_understood: bool) -> bool {
         let seen = self.exchange.remote_proposal.as_ref();
-        let version = self.versions.remote();
-        let is_ours = version.windows(8).any(|word| word == b"fullbore");
+        let is_ours = is_fullbore(self.versions.remote());
         seen.is_some_and(|proposal| proposal.is_guess_right) && (is_understood || is_ours)
     }
 

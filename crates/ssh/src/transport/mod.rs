@@ -17,6 +17,7 @@ mod version;
 
 pub use host_key::{HostKeyOffer, HostKeyVerified};
 pub(crate) use loan::PayloadLoan;
+pub(crate) use version::is_fullbore;
 
 use crate::cipher::Suite;
 use crate::config::{

@@ -3,6 +3,16 @@
 use crate::config::{BANNER_LINE_BYTES_MAX, BANNER_LINES_MAX, VERSION_LINE_BYTES_MAX};
 use crate::error::{Error, InvalidMessage, PeerMisbehaved};
 
+/// The word in a version line by which one of us knows another.
+const OUR_SOFTWARE: &[u8] = b"fullbore";
+
+/// Whether a version line names one of us.
+pub(crate) fn is_fullbore(version: &[u8]) -> bool {
+    version
+        .windows(OUR_SOFTWARE.len())
+        .any(|word| word == OUR_SOFTWARE)
+}
+
 /// What this side sends and what it has seen of the peer's.
 #[derive(Debug)]
 pub(super) struct Versions {
