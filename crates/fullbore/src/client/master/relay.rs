@@ -154,7 +154,16 @@ impl Relay {
             Some(ChannelRequest::Exec { command, .. }) => {
                 PlainChannel::command(&self.shared.connection, command).ok()
             }
-            _ => None,
+            Some(
+                ChannelRequest::Subsystem { .. }
+                | ChannelRequest::Env { .. }
+                | ChannelRequest::Shell
+                | ChannelRequest::Pty { .. }
+                | ChannelRequest::WindowChange(_)
+                | ChannelRequest::Signal { .. }
+                | ChannelRequest::Other { .. },
+            )
+            | None => None,
         };
         match far {
             Some(far) => {

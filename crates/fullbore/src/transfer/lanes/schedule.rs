@@ -305,7 +305,7 @@ impl Schedule {
             .min(self.source_end.unwrap_or(u64::MAX))
     }
 
-    /// Bytes at their place.
+    /// Bytes at their place. O(units).
     pub(crate) fn moved_bytes(&self) -> u64 {
         let running: u64 = self.parts.values().map(|part| part.bytes).sum();
         self.moved_bytes + running
