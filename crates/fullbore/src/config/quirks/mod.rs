@@ -176,7 +176,9 @@ impl Quirks {
             Setting::GuessKex(is) => self.is_guess_understood = *is,
             Setting::SessionsMax(max) => self.sessions_max = limit(*max),
             Setting::HandlesMax(max) => self.handles_max = limit(*max).map(|max| max as usize),
-            Setting::ReaddirsMax(max) => self.readdirs_max = (*max).max(1) as usize,
+            Setting::ReaddirsMax(max) => {
+                self.readdirs_max = limit(*max).map_or(usize::MAX, |max| max as usize);
+            }
             Setting::RequestLenMax(max) => self.request_len_max = limit(*max),
             Setting::SetsAttributes(is) => self.sets_attributes = *is,
             Setting::OpensForBoth(is) => self.opens_for_both = *is,

@@ -105,6 +105,19 @@ fn a_user_s_file_has_the_last_word() {
 }
 
 #[test]
+fn zero_is_no_limit() {
+    let text = "[[server]]\nmatch = \"*\"\nsessions-max = 0\nhandles-max = 0\nreaddirs-max = 0\n\
+                request-len-max = 0\n";
+    let own = parse(text).expect("well formed");
+    let known = Quirks::of(b"SSH-2.0-Acme_4", &own);
+    assert_eq!(known.readdirs_max, usize::MAX);
+    assert_eq!(
+        (known.sessions_max, known.handles_max, known.request_len_max),
+        (None, None, None)
+    );
+}
+
+#[test]
 fn what_is_wrong_in_the_file_is_told_with_its_line() {
     for (text, line, part) in [
         ("sessions-max = 1", 1, "under [[server]]"),
