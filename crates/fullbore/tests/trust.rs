@@ -155,3 +155,22 @@ fn failure(sshd: &Sshd, options: &[&str]) -> String {
         }
     })
 }
+
+#[test]
+fn whoever_does_not_trust_a_key_is_asked_once_even_if_the_server_is_remembered() {
+    let Some(sshd) = start_sshd() else {
+        return;
+    };
+    let memory = format!("RememberedServersFile={}", sshd.folder.at("servers"));
+    let options = [memory.as_str(), "StrictHostKeyChecking=ask"];
+    run(async {
+        let host = host(&sshd.folder, sshd.port, &options);
+        let sftp = connect(&host, &context(&Script::new(&["yes"]))).await;
+        sftp.unwrap().connection().close().await;
+        assert!(sshd.folder.file("servers").exists());
+        fs::remove_file(sshd.folder.file("known_hosts")).unwrap();
+        let script = Script::new(&["no", "no"]);
+        let error = connect(&host, &context(&script)).await.unwrap_err();
+        assert_eq!(script.answers.lock().unwrap().len(), 1, "{error}");
+    });
+}

@@ -2,6 +2,8 @@
 //! without it where the server ended the connection over that.
 
 use fullbore_sftp::client as sftp;
+use fullbore_ssh::Error as SshError;
+use fullbore_ssh::error::Closed;
 
 use super::ahead::Ahead;
 use super::connect::{Context, Way, log_in, reach, start, through};
@@ -219,7 +221,12 @@ impl Contact<'_> {
 fn is_undecided(connection: &Connection, haste: Haste<'_>) -> bool {
     connection.core.look(|state| {
         let conn = state.session.conn();
-        if conn.error().is_none() || conn.remote_version().is_empty() {
+        // Who does not trust the key decides for good; nobody is asked twice.
+        let is_ours = matches!(
+            conn.error(),
+            None | Some(SshError::Closed(Closed::HostKeyRejected { .. }))
+        );
+        if is_ours || conn.remote_version().is_empty() {
             return false;
         }
         let is_ahead = conn.is_ahead_of_consent();
