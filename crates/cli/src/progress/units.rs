@@ -1,5 +1,7 @@
 //! Sizes, rates and times in few characters. Decimal units: 1 MB is 10^6 bytes, as for links and disks.
 
+use std::time::Duration;
+
 use fullbore::path::Totals;
 use fullbore::transfer::Summary;
 
@@ -46,6 +48,13 @@ fn things(count: u64, one: &str) -> String {
     format!("{count} {one}{}", if count == 1 { "" } else { "s" })
 }
 
+/// Whether a limit with `share` thousandths of the `busy` time is why a copy took so long: one that held
+/// for less than half of that is not, and what is known of less than half of the copy says nothing
+/// about all of it.
+fn is_reason(busy: Duration, share: u16, seconds: f64) -> bool {
+    share >= 500 && busy.as_secs_f64() * 2.0 >= seconds
+}
+
 /// The last line for a person.
 pub(super) fn summary(summary: &Summary, seconds: f64, totals: &Totals) -> String {
     let mut line = format!(
@@ -60,8 +69,9 @@ pub(super) fn summary(summary: &Summary, seconds: f64, totals: &Totals) -> Strin
     if summary.warnings > 0 {
         line.push_str(&format!(", {}", things(summary.warnings, "warning")));
     }
-    // A limit that held for less than half of the time is not why it took so long.
-    if let Some((limit, share @ 500..)) = totals.first() {
+    if let Some((limit, share)) = totals.first()
+        && is_reason(totals.busy(), share, seconds)
+    {
         line.push_str(&format!("; limited by {limit}"));
         if share < 900 {
             line.push_str(&format!(", {}% of the time", share / 10));
@@ -101,6 +111,14 @@ mod tests {
         assert_eq!(duration(360_000.0), "4 d");
         assert_eq!(duration(f64::INFINITY), duration(1e12));
         assert_eq!(duration(-1.0), "0:00");
+    }
+
+    #[test]
+    fn a_limit_is_told_only_if_it_held_for_long_in_what_took_long() {
+        let second = Duration::from_secs(1);
+        assert!(is_reason(second, 500, 2.0));
+        assert!(!is_reason(second, 499, 2.0));
+        assert!(!is_reason(second, 1000, 2.01));
     }
 
     #[test]
