@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use crate::congestion::Settings;
+use crate::scoreboard::RECORDS_MAX;
 use crate::segment::Pseudo;
 use crate::segment::options::WINDOW_SCALE_MAX;
 
@@ -66,6 +67,8 @@ pub struct Config {
     pub receive_buffer_max: u64,
     /// Bytes that may wait to be sent or acknowledged.
     pub send_buffer_max: u64,
+    /// Segments that may wait to be acknowledged, however short; at least one.
+    pub records_max: usize,
     /// Congestion control.
     pub congestion: Settings,
     /// Whether segments leave at a rate instead of in bursts.
@@ -104,6 +107,7 @@ impl Default for Config {
             receive_buffer: 128 * 1024,
             receive_buffer_max: 15 * 1024 * 1024,
             send_buffer_max: 16 * 1024 * 1024,
+            records_max: RECORDS_MAX,
             congestion: Settings::default(),
             is_paced: true,
             is_nagle: false,

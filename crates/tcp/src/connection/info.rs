@@ -70,6 +70,8 @@ pub struct Info {
     pub lost_bytes: u64,
     /// Bytes sent and not cumulatively acknowledged: the sum of the three.
     pub outstanding_bytes: u64,
+    /// Segments of them.
+    pub outstanding_count: usize,
     /// Bytes in flight for at least the second time.
     pub retransmitted_bytes: u64,
     /// Bytes written and never sent.
@@ -118,6 +120,7 @@ impl Connection {
             sacked_bytes: board.sacked().bytes,
             lost_bytes: board.lost().bytes,
             outstanding_bytes: board.snd_nxt() - board.snd_una(),
+            outstanding_count: board.len(),
             retransmitted_bytes: board.retransmitted().bytes,
             notsent_bytes: self.outbox.end().saturating_sub(board.snd_nxt().max(1)),
             unread_bytes: self.receiver.readable_bytes(),

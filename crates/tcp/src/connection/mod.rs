@@ -33,6 +33,7 @@ use self::mtu::Mtu;
 use self::timers::Timer;
 use crate::receive::Receiver;
 use crate::ring::Ring;
+use crate::scoreboard::Scoreboard;
 use crate::segment::Header;
 use crate::sender::Sender;
 use crate::seq::Seq;
@@ -128,7 +129,9 @@ pub struct Connection {
 
 impl Connection {
     fn new(now: Instant, config: Config, state: State, local_initial: Seq) -> Self {
-        let sender = Sender::new(&config.congestion, u32::from(config.mss), config.is_paced);
+        let board = Scoreboard::new(config.records_max);
+        let mss = u32::from(config.mss);
+        let sender = Sender::new(board, &config.congestion, mss, config.is_paced);
         Self {
             state,
             error: None,

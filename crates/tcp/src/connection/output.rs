@@ -9,7 +9,7 @@ use fullbore_base::Instant;
 
 use super::timers::Timer;
 use super::{Clock, Connection, State};
-use crate::scoreboard::Id;
+use crate::scoreboard::{Id, Scoreboard};
 use crate::segment::options::{SACK_BLOCKS_MAX, SACK_BLOCKS_WITH_TIMESTAMPS_MAX};
 use crate::segment::{Flags, Header, Options, SackBlock, Segment};
 use crate::sender::Gate;
@@ -100,10 +100,7 @@ impl Connection {
     }
 
     fn transmit_lost(&mut self, now: Instant, out: &mut [u8]) -> Option<Transmit> {
-        let first = self.sender.recovery().next_retransmission()?;
-        let range = self.sender.recovery().board().record(first).range();
-        self.cut(&range);
-        let id = self.sender.recovery().next_retransmission()?;
+        let id = self.cut_to_size(Scoreboard::next_lost)?;
         let range = self.sender.recovery().board().record(id).range();
         if !self.may_leave(now, range.end - range.start) {
             return None;
@@ -111,15 +108,28 @@ impl Connection {
         Some(self.emit_again(now, id, out))
     }
 
-    /// A segment that is longer than those which pass now - a probe for a larger MTU, or one from
-    /// before the path shrank - is not sent again as it was.
-    fn cut(&mut self, range: &Range<u64>) {
+    /// What `find` finds to be sent again. A segment that is longer than those which pass now - a
+    /// probe for a larger MTU, or one from before the path shrank - is not sent as it was: it is
+    /// cut first, or waits until those before it are acknowledged when the scoreboard has no room.
+    fn cut_to_size(&mut self, find: impl Fn(&Scoreboard) -> Option<Id>) -> Option<Id> {
+        let board = self.sender.recovery().board();
+        let id = find(board)?;
+        if !self.is_too_long(id) {
+            return Some(id);
+        }
+        if !board.may_cut(id) {
+            return None;
+        }
         let mss = self.send_mss();
+        self.sender.recovery_mut().resegment(mss);
+        find(self.sender.recovery().board()).filter(|&id| !self.is_too_long(id))
+    }
+
+    fn is_too_long(&self, id: Id) -> bool {
+        let range = self.sender.recovery().board().record(id).range();
         // A FIN takes no room.
         let data_end = range.end.min(self.outbox.end());
-        if data_end.saturating_sub(range.start) > u64::from(mss) {
-            self.sender.recovery_mut().resegment(mss);
-        }
+        data_end.saturating_sub(range.start) > u64::from(self.send_mss())
     }
 
     fn emit_again(&mut self, now: Instant, id: Id, out: &mut [u8]) -> Transmit {
@@ -173,8 +183,12 @@ impl Connection {
         self.emit_stream(now, &(start..start + u64::from(len)), out)
     }
 
-    /// How much new data may leave, as far as the stream and the peer's window are concerned.
+    /// How much new data may leave, as far as the stream, the peer's window and the scoreboard are
+    /// concerned.
     fn permit(&mut self, now: Instant) -> Permit {
+        if !self.sender.recovery().board().has_room() {
+            return Permit::Nothing;
+        }
         let nxt = self.snd_nxt();
         let available = self.outbox.end().saturating_sub(nxt);
         let is_idle = self.sender.recovery().board().is_empty();
@@ -231,10 +245,7 @@ impl Connection {
             self.sender.on_probe_sent(now, None);
             return Some(transmit);
         }
-        let last = self.sender.recovery().board().last_not_sacked()?;
-        let range = self.sender.recovery().board().record(last).range();
-        self.cut(&range);
-        let id = self.sender.recovery().board().last_not_sacked()?;
+        let id = self.cut_to_size(Scoreboard::last_not_sacked)?;
         let range = self.sender.recovery().board().record(id).range();
         self.sender.on_probe_sent(now, Some(id));
         Some(self.emit_stream(now, &range, out))
@@ -251,6 +262,7 @@ impl Connection {
         let available = self.outbox.end().saturating_sub(nxt);
         let is_calm = self.sender.recovery().phase() == crate::recovery::Phase::Open
             && self.sender.recovery().board().sacked().count == 0
+            && self.sender.recovery().board().has_room()
             && self.sender.recovery().rtt().srtt().is_some();
         if !is_calm || available < wide + follows || nxt + wide + follows > edge {
             return None;

@@ -61,8 +61,14 @@ impl Recovery {
     /// Nothing sent yet; segments carry up to `mss` bytes, and the peer sends SACK or not.
     #[must_use]
     pub fn new(mss: u32, is_sack: bool) -> Self {
+        Self::with_board(Scoreboard::default(), mss, is_sack)
+    }
+
+    /// The same with an empty `board` that has its own limit.
+    #[must_use]
+    pub fn with_board(board: Scoreboard, mss: u32, is_sack: bool) -> Self {
         Self {
-            board: Scoreboard::default(),
+            board,
             rtt: Rtt::default(),
             delivery: Delivery::default(),
             rack: Rack::default(),

@@ -36,6 +36,11 @@ use records::Records;
 /// with a tiny MSS and a huge window can make us use.
 pub const RECORDS_MAX: usize = 1 << 18;
 
+/// Records that a path with a shorter MTU may turn them into: so many times what may be held. Ours:
+/// two make room for each to be cut once, as from 1460 bytes to 1024; what does not fit stays long
+/// until it is due again.
+pub const CUT_FACTOR: usize = 2;
+
 /// Memory for so many records is kept when the last is acknowledged.
 const RECORDS_KEPT_IDLE: usize = 32;
 
@@ -79,9 +84,10 @@ pub struct Applied {
 }
 
 /// The segments outstanding.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Scoreboard {
     records: Records,
+    records_max: usize,
     not_sacked: IdSet,
     lost_ids: IdSet,
     snd_una: u64,
@@ -95,7 +101,32 @@ pub struct Scoreboard {
     examined: u64,
 }
 
+impl Default for Scoreboard {
+    fn default() -> Self {
+        Self::new(RECORDS_MAX)
+    }
+}
+
 impl Scoreboard {
+    /// Nothing sent yet; `records_max` segments may be outstanding, and at least one.
+    #[must_use]
+    pub fn new(records_max: usize) -> Self {
+        Self {
+            records: Records::default(),
+            records_max: records_max.max(1),
+            not_sacked: IdSet::default(),
+            lost_ids: IdSet::default(),
+            snd_una: 0,
+            snd_nxt: 0,
+            next_order: 0,
+            pipe: Tally::default(),
+            sacked: Tally::default(),
+            lost: Tally::default(),
+            retransmitted: Tally::default(),
+            examined: 0,
+        }
+    }
+
     /// Everything before `position` was sent and acknowledged elsewhere.
     ///
     /// # Panics
@@ -153,10 +184,10 @@ impl Scoreboard {
         self.snd_una == self.snd_nxt
     }
 
-    /// Whether another segment may be recorded.
+    /// Whether another segment may be recorded. What is recorded may always be sent again.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.records.len() < RECORDS_MAX
+        self.records.len() < self.records_max
     }
 
     /// Records looked at since the scoreboard was made: the cost of all its work.

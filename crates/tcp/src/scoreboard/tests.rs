@@ -353,3 +353,56 @@ fn one_record_more_than_allowed_is_refused() {
     board.on_sent(Instant::ZERO, 1, Snapshot::default());
     assert!(!board.has_room());
 }
+
+fn lens(board: &Scoreboard) -> Vec<u64> {
+    let ranges = (0..board.len()).map(|i| board.records.at(i).range());
+    ranges.map(|range| range.end - range.start).collect()
+}
+
+fn small_board(records_max: usize, count: usize) -> Scoreboard {
+    let mut board = Scoreboard::new(records_max);
+    for _ in 0..count {
+        board.on_sent(Instant::ZERO, 1000, Snapshot::default());
+    }
+    board
+}
+
+#[test]
+fn cutting_stops_where_the_bound_is_and_what_is_cut_is_the_front() {
+    let mut board = small_board(4, 4);
+    board.resegment(400);
+    assert_eq!(lens(&board), [400, 400, 200, 400, 400, 200, 1000, 1000]);
+    assert_eq!((board.pipe().bytes, board.pipe().count), (4000, 8));
+    assert!(!board.has_room());
+    assert!(board.may_cut(board.records.name(0)));
+    assert!(!board.may_cut(board.records.name(6)));
+    // Half of it gone, the rest has its turn.
+    let _ = board.apply(2000, &[], |_| {});
+    assert!(board.may_cut(board.records.name(0)));
+    board.resegment(400);
+    assert_eq!(lens(&board), [400, 400, 200, 400, 400, 200]);
+}
+
+#[test]
+fn all_is_cut_when_it_just_fits() {
+    let mut board = small_board(4, 4);
+    board.resegment(500);
+    assert_eq!(lens(&board), [500; 8]);
+    board.resegment(250);
+    let lens = lens(&board);
+    assert_eq!(lens[..2], [250; 2], "the first in any case");
+    assert_eq!(lens[2..], [500; 7]);
+}
+
+/// A router that takes one byte off a segment at a time makes no record of each byte.
+#[test]
+fn paths_that_shrink_byte_by_byte_do_not_multiply_records() {
+    let mut board = small_board(50, 50);
+    for mss in (216..1000).rev() {
+        board.resegment(mss);
+        let first = 2 * 1000 / 216;
+        assert!(board.len() <= CUT_FACTOR * 50 + first, "{}", board.len());
+        assert!(lens(&board)[0] <= u64::from(mss));
+    }
+    assert_eq!(board.pipe().bytes, 50_000);
+}

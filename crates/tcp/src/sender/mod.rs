@@ -13,7 +13,7 @@ use fullbore_base::{Instant, Rate};
 use crate::congestion::{Acked, Cause, Controller, Settings};
 use crate::recovery::prr::{Progress, Prr};
 use crate::recovery::{Ack, Expired, Outcome, Phase, Recovery};
-use crate::scoreboard::Id;
+use crate::scoreboard::{Id, Scoreboard};
 
 /// Whether a segment may leave now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,11 +50,11 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Nothing sent yet.
+    /// Nothing sent yet: `board` is empty.
     #[must_use]
-    pub fn new(settings: &Settings, mss: u32, is_paced: bool) -> Self {
+    pub fn new(board: Scoreboard, settings: &Settings, mss: u32, is_paced: bool) -> Self {
         Self {
-            recovery: Recovery::new(mss, false),
+            recovery: Recovery::with_board(board, mss, false),
             controller: Controller::new(settings, mss),
             mss: u64::from(mss),
             is_paced,
@@ -142,14 +142,13 @@ impl Sender {
         ))
     }
 
-    /// Whether `len` bytes may leave now. O(1).
+    /// Whether `len` bytes may leave now, for the first time or again. O(1).
+    ///
+    /// What leaves for the first time also needs room on the scoreboard.
     pub fn gate(&mut self, now: Instant, len: u64) -> Gate {
         let pipe = self.recovery.pipe();
         if pipe + len > self.cwnd() && pipe > 0 {
             self.is_cwnd_limited[0] = true;
-            return Gate::Window;
-        }
-        if !self.recovery.board().has_room() {
             return Gate::Window;
         }
         if self.pacing_rate().is_some() && self.pacer.next_at() > now {
