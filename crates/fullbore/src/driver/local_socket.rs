@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use tokio::net::UnixListener;
 
 use super::signals::terminate;
@@ -82,12 +83,15 @@ impl Drop for LocalListener {
     }
 }
 
-/// Connects to who listens under `path`, a process of this user; and its number.
+/// Connects to who listens under `path`, a process of this user; and its number. The socket does not
+/// block, nor does this: a listener that takes nobody is one that is not there.
 ///
 /// # Errors
-/// When nobody does, or somebody else.
+/// When nobody does, or somebody else; `WouldBlock` when as many wait for it as may.
 pub fn connect(path: &Path) -> io::Result<(OwnedFd, i32)> {
-    let stream = OwnedFd::from(UnixStream::connect(path)?);
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&stream, &SocketAddrUnix::new(path)?)?;
     let pid = peer(&stream)?;
     Ok((stream, pid))
 }
@@ -103,6 +107,7 @@ pub fn end(path: &Path) -> io::Result<()> {
     let (stream, pid) = connect(path)?;
     terminate(pid)?;
     let mut stream = UnixStream::from(stream);
+    stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(END_MAX))?;
     // What it says meanwhile is not for us.
     let mut words = [0; 4096];
@@ -161,5 +166,26 @@ mod tests {
         let open = std::fs::Permissions::from_mode(0o770);
         std::fs::set_permissions(&folder.0, open).expect("changed");
         assert!(LocalListener::bind(&folder.0.join("master")).is_err());
+    }
+
+    #[test]
+    fn a_listener_that_takes_nobody_keeps_nobody_waiting() {
+        let folder = Folder::new("socket");
+        let path = folder.0.join("master");
+        let flags = SocketFlags::CLOEXEC;
+        let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+        let listener = listener.expect("made");
+        let address = SocketAddrUnix::new(&path).expect("short");
+        rustix::net::bind(&listener, &address).expect("bound");
+        rustix::net::listen(&listener, 1).expect("listens");
+        let mut clients = Vec::new();
+        let error = loop {
+            match connect(&path) {
+                Ok(client) => clients.push(client),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        assert!(!clients.is_empty());
     }
 }
