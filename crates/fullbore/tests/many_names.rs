@@ -30,28 +30,49 @@ const BATCH: u64 = 1600;
 /// What a copy may hold of a tree. Chosen: a third of it is what such a run takes.
 const HELD_BYTES_MAX: usize = 8 << 20;
 
-/// A tree whose every folder holds as many entries, folders down to a depth and empty files in the last.
+/// What the names of a copy may take where folders must be held whole, and a batch more.
+const NAMES_BYTES_MAX: usize = (256 << 20) + (16 << 20);
+
+/// A tree with as many entries in each folder as its level says, folders down to a depth and empty files
+/// in the last.
 struct Tree {
-    width: u64,
-    depth: usize,
+    widths: Vec<u64>,
+    /// Bytes of a name at least, names of a batch, open handles.
+    name_len: usize,
+    batch: u64,
+    handles: usize,
     base: usize,
     most: Cell<usize>,
     opens: Cell<u64>,
+    /// Folders being made and files being opened; the sum of that whenever another begins, and of those.
+    under_way: Cell<u64>,
+    under_way_sum: Cell<u64>,
+    begun: Cell<u64>,
 }
 
 impl Tree {
-    fn new(width: u64, depth: usize) -> Self {
+    fn new(widths: &[u64]) -> Self {
         Self {
-            width,
-            depth,
+            widths: widths.to_vec(),
+            name_len: 12,
+            batch: BATCH,
+            handles: 1019,
             base: live_bytes(),
             most: Cell::new(0),
             opens: Cell::new(0),
+            under_way: Cell::new(0),
+            under_way_sum: Cell::new(0),
+            begun: Cell::new(0),
         }
     }
 
     fn files(&self) -> u64 {
-        self.width.pow(self.depth as u32)
+        self.widths.iter().product()
+    }
+
+    /// How many others are under way when one begins, on average.
+    fn under_way_mean(&self) -> u64 {
+        self.under_way_sum.get() / self.begun.get()
     }
 
     fn sample(&self) {
@@ -59,8 +80,18 @@ impl Tree {
         self.most.set(self.most.get().max(live));
     }
 
+    /// Takes the time of a round trip.
+    async fn ask(&self) {
+        self.begun.set(self.begun.get() + 1);
+        self.under_way_sum
+            .set(self.under_way_sum.get() + self.under_way.get());
+        self.under_way.set(self.under_way.get() + 1);
+        tokio::task::yield_now().await;
+        self.under_way.set(self.under_way.get() - 1);
+    }
+
     fn attrs(&self, level: usize) -> Attrs {
-        let kind = if level < self.depth {
+        let kind = if level < self.widths.len() {
             0o040_755
         } else {
             0o100_644
@@ -112,7 +143,7 @@ impl Side for Tree {
         Ok(self.attrs(level(path)))
     }
     async fn lstat(&self, _: &[u8]) -> Result<Attrs, Fault> {
-        Ok(self.attrs(self.depth))
+        Ok(self.attrs(self.widths.len()))
     }
     async fn realpath(&self, path: &[u8]) -> Result<Vec<u8>, Fault> {
         Ok(path.to_vec())
@@ -126,9 +157,10 @@ impl Side for Tree {
     async fn next_entries(&self, listing: &mut Listing) -> Result<Batch, Fault> {
         // Others have their turn, as while a server is asked.
         tokio::task::yield_now().await;
-        let end = self.width.min(listing.1 + BATCH);
+        let width = self.widths[listing.0];
+        let end = width.min(listing.1 + self.batch);
         let entries = (listing.1..end).map(|number| Entry {
-            name: format!("name-{number:07}").into_bytes(),
+            name: format!("name-{number:0len$}", len = self.name_len - 5).into_bytes(),
             attrs: self.attrs(listing.0 + 1),
         });
         let entries = entries.collect();
@@ -136,18 +168,18 @@ impl Side for Tree {
         self.sample();
         Ok(Batch {
             entries,
-            is_last: end == self.width,
+            is_last: end == width,
         })
     }
     async fn stop_listing(&self, _: Listing) {}
     fn handles_max(&self) -> Option<usize> {
-        Some(1019)
+        Some(self.handles)
     }
     fn folders_max(&self) -> Option<usize> {
         None
     }
     async fn open(&self, _: &[u8], _: OpenHow) -> Result<Empty, Fault> {
-        tokio::task::yield_now().await;
+        self.ask().await;
         self.opens.set(self.opens.get() + 1);
         if self.opens.get().is_multiple_of(512) {
             self.sample();
@@ -166,13 +198,13 @@ impl Side for Tree {
             written: Ok(()),
             attributes: Ok(()),
             synced: Ok(()),
-            size: Ok(self.attrs(self.depth)),
+            size: Ok(self.attrs(self.widths.len())),
             closed: Ok(()),
         })
     }
     async fn let_writers_show(&self) {}
     async fn fstat(&self, _: &Empty) -> Result<Attrs, Fault> {
-        Ok(self.attrs(self.depth))
+        Ok(self.attrs(self.widths.len()))
     }
     async fn fsetstat(&self, _: &Empty, _: Attrs) -> Result<(), Fault> {
         Ok(())
@@ -187,7 +219,7 @@ impl Side for Tree {
         Ok(())
     }
     async fn mkdir(&self, _: &[u8], _: u32) -> Result<(), Fault> {
-        tokio::task::yield_now().await;
+        self.ask().await;
         Ok(())
     }
     async fn remove(&self, _: &[u8]) -> Result<(), Fault> {
@@ -232,28 +264,33 @@ impl Side for Tree {
     }
 }
 
-/// Copies the whole tree; the most bytes of the heap that were in use.
-fn peak(width: u64, depth: usize) -> usize {
+/// Copies the whole tree: files, and what failed.
+fn copy(tree: &Tree) -> (u64, u64) {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     runtime.unwrap().block_on(async {
-        let tree = Tree::new(width, depth);
         let options = Options {
             recursive: true,
             ..Options::default()
         };
-        let run = Run::new(&tree, b"/c", false, options, &Silent).await;
+        let run = Run::new(tree, b"/c", false, options, &Silent).await;
         let run = run.unwrap();
-        run.copy_from(&tree, &[b"/t".to_vec()]).await;
+        run.copy_from(tree, &[b"/t".to_vec()]).await;
         let summary = run.summary();
-        assert_eq!((summary.files, summary.failed), (tree.files(), 0));
-        tree.most.get()
+        (summary.files, summary.failed)
     })
+}
+
+/// The most bytes of the heap that were in use while the whole tree was copied.
+fn peak(widths: &[u64]) -> usize {
+    let tree = Tree::new(widths);
+    assert_eq!(copy(&tree), (tree.files(), 0));
+    tree.most.get()
 }
 
 #[test]
 fn a_million_names_take_no_more_memory_than_a_hundred_thousand() {
     // The reserve of files, a batch for each folder that is open, and what is in flight.
-    let (few, many) = (peak(100_000, 1), peak(1_000_000, 1));
+    let (few, many) = (peak(&[100_000]), peak(&[1_000_000]));
     println!("in one folder: {few} bytes for 100,000 files, {many} for 1,000,000");
     assert!(many < HELD_BYTES_MAX, "{many} bytes");
     assert!(
@@ -261,7 +298,31 @@ fn a_million_names_take_no_more_memory_than_a_hundred_thousand() {
         "{many} bytes for ten times the names of {few}"
     );
 
-    let (few, many) = (peak(46, 3), peak(100, 3));
+    let (few, many) = (peak(&[46; 3]), peak(&[100; 3]));
     println!("in folders in folders: {few} bytes for 97,336 files, {many} for 1,000,000");
     assert!(many < HELD_BYTES_MAX, "{many} bytes");
+}
+
+#[test]
+fn a_hundred_thousand_folders_in_one_are_read_on_as_they_are_copied() {
+    let tree = Tree::new(&[100_000, 1]);
+    assert_eq!(copy(&tree), (100_000, 0));
+    let (most, mean) = (tree.most.get(), tree.under_way_mean());
+    println!("{most} bytes, {mean} under way");
+    assert!(most < HELD_BYTES_MAX, "{most} bytes");
+    // It begins with 64 at once; a walk that takes folders one by one has none beside.
+    assert!(mean >= 24, "{mean} under way");
+}
+
+#[test]
+fn a_folder_that_must_be_held_whole_is_refused_at_a_limit() {
+    let mut tree = Tree::new(&[4600]);
+    (tree.name_len, tree.batch, tree.handles) = (60_000, 128, 4);
+    assert_eq!(copy(&tree), (0, 1));
+    let most = tree.most.get();
+    assert!(most < NAMES_BYTES_MAX, "{most} bytes");
+
+    let mut tree = Tree::new(&[4400]);
+    (tree.name_len, tree.batch, tree.handles) = (60_000, 128, 4);
+    assert_eq!(copy(&tree), (4400, 0));
 }

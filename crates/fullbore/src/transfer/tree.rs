@@ -17,6 +17,12 @@ use super::work::{Allowance, Share, Task, Work};
 /// With fewer handles than that beside those of open folders, folders are read to their end at once.
 const HANDLES_SPARE: usize = 8;
 
+/// What the names of a run that wait may take, with their attributes; a folder that brings more fails.
+/// Far from reached where listings can be left open. With few handles, of which the server says how many
+/// there are, a folder is held whole, beside those it is in: then this is the bound. Chosen: some 1.5
+/// million names of usual length.
+const NAMES_BYTES_MAX: usize = 256 << 20;
+
 /// How often a file is tried again with fewer others open.
 const TRIES_MAX: u8 = 8;
 
@@ -82,7 +88,11 @@ enum Found<L> {
 
 /// Copies `roots` from `source` to the target of `run`.
 pub(crate) async fn copy<S: Side, D: Side>(run: &Run<'_, D>, source: &S, roots: Vec<Root>) {
-    let walk = Walk { run, source };
+    let walk = Walk {
+        run,
+        source,
+        names_bytes: Cell::new(0),
+    };
     let clock = &run.clock;
     let most = run.options.files_in_flight.clamp(1, FILES_IN_FLIGHT_MAX);
     let mut flight = Flight::new(clock.now(), most);
@@ -106,8 +116,9 @@ pub(crate) async fn copy<S: Side, D: Side>(run: &Run<'_, D>, source: &S, roots: 
         };
         work.end(outcome.share);
         if outcome.share == Share::Folder {
-            let files = outcome.nodes.iter().filter(|node| !node.attrs.is_dir());
-            work.note_folder(files.count());
+            let folders = outcome.nodes.iter().filter(|node| node.attrs.is_dir());
+            let folders = folders.count();
+            work.note_folder(outcome.nodes.len() - folders, folders);
         }
         if let Share::File(bytes) = outcome.share {
             flight.on_done(clock.now(), bytes);
@@ -143,6 +154,29 @@ impl From<Root> for Node {
 }
 
 impl Node {
+    /// An entry of a folder.
+    pub(super) fn found(folder: &Rc<Folder>, name: Vec<u8>, attrs: Attrs) -> Self {
+        Self {
+            place: Place::Entry(Rc::clone(folder), name.into_boxed_slice()),
+            attrs,
+            number: None,
+            tries: 0,
+        }
+    }
+
+    /// What it takes while it waits; nothing for a source, which the caller holds, too.
+    fn held_bytes(&self) -> usize {
+        match &self.place {
+            Place::Root(_) => 0,
+            Place::Entry(_, name) => size_of::<Self>() + name.len(),
+        }
+    }
+
+    /// Folders that it is in, up to the source.
+    pub(super) fn depth(&self) -> usize {
+        self.parent().map_or(0, |parent| parent.depth + 1)
+    }
+
     const fn parent(&self) -> Option<&Rc<Folder>> {
         match &self.place {
             Place::Root(_) => None,
@@ -173,6 +207,8 @@ impl Node {
 struct Walk<'a, 'r, S: Side, D: Side> {
     run: &'a Run<'r, D>,
     source: &'a S,
+    /// What the names take that were found and not begun, at most [`NAMES_BYTES_MAX`] and a batch.
+    names_bytes: Cell<usize>,
 }
 
 impl<S: Side, D: Side> Walk<'_, '_, S, D> {
@@ -194,6 +230,7 @@ impl<S: Side, D: Side> Walk<'_, '_, S, D> {
         let share = task.share();
         let (parent, result) = match task {
             Task::Copy(node) => {
+                self.drop_names(node.held_bytes());
                 let parent = node.parent().cloned();
                 (parent, self.node(node).await)
             }
@@ -215,7 +252,10 @@ impl<S: Side, D: Side> Walk<'_, '_, S, D> {
             is_lost: matches!(&result, Err(fault) if fault.kind == FaultKind::Lost),
         };
         match result {
-            Ok(Found::Again(node)) => outcome.nodes.push(node),
+            Ok(Found::Again(node)) => {
+                self.hold_names(node.held_bytes());
+                outcome.nodes.push(node);
+            }
             Ok(Found::Nodes(folder, nodes, listing)) => {
                 folder.pending.set(folder.pending.get() + nodes.len());
                 outcome.nodes = nodes;
@@ -305,7 +345,7 @@ impl<S: Side, D: Side> Walk<'_, '_, S, D> {
     ) -> Result<Found<S::Listing>, Fault> {
         let parent = node.parent().cloned();
         let fail = |path: &[u8], fault: Fault| self.fail(path, None, fault);
-        let depth = parent.as_ref().map_or(0, |parent| parent.depth + 1);
+        let depth = node.depth();
         if depth > DEPTH_MAX {
             let text = format!("folders are nested deeper than {DEPTH_MAX}");
             return Err(fail(&paths.source, Fault::failure(text)));
@@ -376,20 +416,41 @@ impl<S: Side, D: Side> Walk<'_, '_, S, D> {
         mut listing: S::Listing,
     ) -> Result<Found<S::Listing>, Fault> {
         let mut nodes = Vec::new();
-        loop {
+        let mut bytes = 0;
+        let fault = loop {
             let batch = match self.source.next_entries(&mut listing).await {
                 Ok(batch) => batch,
-                Err(fault) => return Err(self.fail(&folder.paths.source, None, fault)),
+                Err(fault) => break fault,
             };
             let entries = batch.entries.into_iter();
+            let before = nodes.len();
             nodes.extend(entries.filter_map(|entry| self.entry(folder, entry)));
+            let new: usize = nodes[before..].iter().map(Node::held_bytes).sum();
+            self.hold_names(new);
+            bytes += new;
+            if self.names_bytes.get() > NAMES_BYTES_MAX {
+                if !batch.is_last {
+                    self.source.stop_listing(listing).await;
+                }
+                break Fault::failure("has more names than are held at once");
+            }
             let handles_max = self.source.handles_max();
             let is_scarce = handles_max.is_some_and(|max| max < HANDLES_SPARE);
             if batch.is_last || !is_scarce {
                 let listing = (!batch.is_last).then_some(listing);
                 return Ok(Found::Nodes(Rc::clone(folder), nodes, listing));
             }
-        }
+        };
+        self.drop_names(bytes);
+        Err(self.fail(&folder.paths.source, None, fault))
+    }
+
+    fn hold_names(&self, bytes: usize) {
+        self.names_bytes.set(self.names_bytes.get() + bytes);
+    }
+
+    fn drop_names(&self, bytes: usize) {
+        self.names_bytes.set(self.names_bytes.get() - bytes);
     }
 
     /// What to do about an entry. Names that would lead out of the target are refused: the server
@@ -410,12 +471,7 @@ impl<S: Side, D: Side> Walk<'_, '_, S, D> {
             // What an interrupted copy left there is no content.
             return None;
         }
-        Some(Node {
-            place: Place::Entry(Rc::clone(folder), entry.name.into_boxed_slice()),
-            attrs: entry.attrs,
-            number: None,
-            tries: 0,
-        })
+        Some(Node::found(folder, entry.name, entry.attrs))
     }
 
     /// Makes a folder that the owner can use until it gets its final mode; false if there is one.
@@ -469,6 +525,28 @@ impl<S: Side, D: Side> Walk<'_, '_, S, D> {
 }
 
 impl Folder {
+    /// Folders that it is in, up to the source.
+    pub(super) const fn depth(&self) -> usize {
+        self.depth
+    }
+
+    #[cfg(test)]
+    pub(super) fn at_depth(depth: usize) -> Rc<Self> {
+        Rc::new(Self {
+            parent: None,
+            depth,
+            paths: Paths {
+                source: Vec::new(),
+                id: Vec::new(),
+                target: Vec::new(),
+            },
+            attrs: Attrs::EMPTY,
+            real: Vec::new(),
+            is_new: Cell::new(false),
+            pending: Cell::new(1),
+        })
+    }
+
     /// One of what it waits for is done; itself once it was the last.
     fn settle(self: Rc<Self>) -> Option<Rc<Self>> {
         self.pending.set(self.pending.get() - 1);
