@@ -86,8 +86,8 @@ impl Contact<'_> {
             self.tell(format!("{}: {}", self.host.host_name, seen.describe()))
                 .await;
         }
-        let (made, bears_haste) = match self.attempt(haste, seen.as_ref()).await {
-            Ok(made) => (made, seen.as_ref().is_none_or(|seen| seen.bears_haste)),
+        let (made, was_too_hasty) = match self.attempt(haste, seen.as_ref()).await {
+            Ok(made) => (made, false),
             Err(failed) if failed.is_undecided => {
                 let text = format!(
                     "{}: once more, with nothing sent ahead: {}",
@@ -95,12 +95,13 @@ impl Contact<'_> {
                 );
                 self.tell(text).await;
                 let made = self.attempt(Haste::None, seen.as_ref()).await;
-                (made.map_err(|failed| failed.error)?, false)
+                (made.map_err(|failed| failed.error)?, true)
             }
             Err(failed) => return Err(failed.error),
         };
         if let Some(memory) = memory {
-            self.keep(&memory, seen.as_ref(), &made, bears_haste).await;
+            self.keep(&memory, seen.as_ref(), &made, was_too_hasty)
+                .await;
         }
         Ok(made)
     }
@@ -174,10 +175,16 @@ impl Contact<'_> {
             .await
             .map_err(failed)?;
         if let (Some(lane), Some(first)) = (&lane, &self.first)
-            && !first.ahead.is_empty()
+            && (!first.ahead.is_empty() || is_ahead(&connection))
+            && let Err(error) = lane.ready().await
         {
-            // Comes in one flight with the answers to what was asked ahead.
-            lane.ready().await.map_err(failed)?;
+            // The answer comes in one flight with those to what was asked ahead; and a server that does not
+            // bear what was sent ahead of its consent has to say so while there is another way. What
+            // has nothing to do with either is told to whoever asks for something.
+            let failed = failed(error);
+            if failed.is_undecided || !first.ahead.is_empty() {
+                return Err(failed);
+            }
         }
         Ok(Made {
             connection,
@@ -186,21 +193,27 @@ impl Contact<'_> {
         })
     }
 
-    async fn keep(&self, memory: &Memory<'_>, seen: Option<&Seen>, made: &Made, bears_haste: bool) {
+    async fn keep(
+        &self,
+        memory: &Memory<'_>,
+        seen: Option<&Seen>,
+        made: &Made,
+        was_too_hasty: bool,
+    ) {
         let now = made.connection.core.look(|state| {
             let conn = state.session.conn();
             let proposal = conn.remote_proposal()?;
             Some(Seen {
                 host_key: fingerprint(conn.accepted_host_key()?.blob()),
                 user_key: made.logged_in.key.clone(),
-                bears_haste,
+                bears_haste: !was_too_hasty && seen.is_none_or(|seen| seen.bears_haste),
                 kex: proposal.kex.clone(),
                 host_keys: proposal.host_keys.clone(),
                 version: conn.remote_version().to_vec(),
             })
         });
         let Some(mut now) = now else { return };
-        if seen.is_some_and(|seen| seen.version != now.version) {
+        if !was_too_hasty && seen.is_some_and(|seen| seen.version != now.version) {
             // Another server, or another version of it: it may bear what the old one did not.
             now.bears_haste = true;
         }
@@ -214,6 +227,13 @@ impl Contact<'_> {
             self.context.asker.tell(text).await;
         }
     }
+}
+
+/// Whether the server has not consented yet to what was sent ahead.
+fn is_ahead(connection: &Connection) -> bool {
+    connection
+        .core
+        .look(|state| state.session.conn().is_ahead_of_consent())
 }
 
 /// Whether the server, or we ourselves over its answers, ended the connection when it had spoken but

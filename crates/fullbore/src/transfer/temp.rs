@@ -35,7 +35,7 @@ pub(crate) fn temp_path(target: &[u8], source_id: &[u8]) -> Vec<u8> {
     hasher.update(source_id);
     hasher.update(name);
     let hex = hasher.finalize().to_hex();
-    let tag = &hex.as_bytes()[..16];
+    let tag = &hex.as_bytes()[..TAG_LEN];
     let mut kept = name.len().min(NAME_LEN_MAX - 2 - tag.len() - SUFFIX.len());
     // Not inside a UTF-8 character: some servers refuse names that are none.
     while kept > 0 && kept < name.len() && name[kept] & 0xc0 == 0x80 {
@@ -44,9 +44,40 @@ pub(crate) fn temp_path(target: &[u8], source_id: &[u8]) -> Vec<u8> {
     [folder, b".", &name[..kept], b".", tag, SUFFIX].concat()
 }
 
+/// Hexadecimal digits in such a name.
+const TAG_LEN: usize = 16;
+
+/// Whether a name has that form: nothing else is taken for what an interrupted copy left.
+pub(crate) fn is_temp_name(name: &[u8]) -> bool {
+    let stem = name.strip_prefix(b".").and_then(|n| n.strip_suffix(SUFFIX));
+    let Some(at) = stem.and_then(|stem| stem.len().checked_sub(TAG_LEN + 1)) else {
+        return false;
+    };
+    let (kept, tag) = stem.unwrap_or_default().split_at(at);
+    let is_hex = |b: &u8| b.is_ascii_digit() || (b'a'..=b'f').contains(b);
+    !kept.is_empty() && tag[0] == b'.' && tag[1..].iter().all(is_hex)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_whole_form_is_a_temporary_name() {
+        let path = temp_path(b"d/f", b"h:/x/f");
+        assert!(is_temp_name(split(&path).1));
+        for name in [
+            &b".fullbore"[..],
+            b".notes.fullbore",
+            b"f.0123456789abcdef.fullbore",
+            b".f.0123456789abcdeg.fullbore",
+            b".f-0123456789abcdef.fullbore",
+            b"..0123456789abcdef.fullbore",
+            b".f.0123456789abcdef",
+        ] {
+            assert!(!is_temp_name(name), "{}", name.escape_ascii());
+        }
+    }
 
     #[test]
     fn paths_split_as_basename_does() {

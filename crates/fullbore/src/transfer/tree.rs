@@ -11,7 +11,7 @@ use super::observer::Event;
 use super::pool::Pool;
 use super::run::{DEPTH_MAX, FILES_IN_FLIGHT_MAX, Run};
 use super::side::{Entry, Fault, FaultKind, Side};
-use super::temp::{SUFFIX, join, split};
+use super::temp::{is_temp_name, join, split};
 use super::work::{Allowance, Share, Task, Work};
 
 /// With fewer handles than that beside those of open folders, folders are read to their end at once.
@@ -467,7 +467,7 @@ impl<S: Side, D: Side> Walk<'_, '_, S, D> {
             self.fail(&join(&folder.paths.source, name), None, fault);
             return None;
         }
-        if name.starts_with(b".") && name.ends_with(SUFFIX) {
+        if is_temp_name(name) && !entry.attrs.is_dir() {
             // What an interrupted copy left there is no content.
             return None;
         }

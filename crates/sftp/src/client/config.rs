@@ -40,9 +40,10 @@ pub(super) const PIECE_LEN_MIN: usize = 16 * 1024;
 /// hundred small files, and more than TCP sends in its first eight round trips.
 pub const OUTSTANDING_BYTES_START: u64 = 4 * 1024 * 1024;
 
-/// How far a transfer may always run ahead of its oldest unanswered request, in bytes: 1 Gbit/s x 400 ms,
-/// and a quarter. Farther only as the file grows, see [`span_bytes_max`].
-pub const SPAN_BYTES_MIN: u64 = 64 * 1024 * 1024;
+/// How far a transfer may always run ahead of its oldest unanswered request, in bytes: 1 Gbit/s x 100 ms,
+/// and a third. Farther only as the file grows, see [`span_bytes_max`]: what breaks early should have
+/// little to send again.
+pub const SPAN_BYTES_MIN: u64 = 16 * 1024 * 1024;
 
 /// How far a transfer ever runs ahead of its oldest unanswered request, in bytes: twice what 10 Gbit/s x
 /// 100 ms hold.
