@@ -93,6 +93,12 @@ def lanes_no_more_connections(c):
     assert connections <= 4, (connections, said)
 
 
+def is_striped(path):
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_mode & 0o1000 != 0
+    return False
+
+
 @case("lanes-killed", timeout=240, alone=True)
 def lanes_killed(c):
     size = 160 * MIB
@@ -100,7 +106,8 @@ def lanes_killed(c):
     for _ in range(3):
         process = c.spawn(command(c, [], WIDE, source, f"{FAR}:{target}"))
         wait_until(lambda: "lanes instead of" in process.output(), 60, "there are lanes")
-        time.sleep(c.rng.uniform(0.2, 3))
+        wait_until(lambda: any(is_striped(path) for path in c.folder.glob(".there.*")), 60, "the file is marked")
+        time.sleep(c.rng.uniform(0, 3))
         for pid in process.tree():
             with contextlib.suppress(OSError):
                 if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:2] == [b"cp"]:
@@ -108,5 +115,5 @@ def lanes_killed(c):
         process.wait(30)
         assert not target.exists()
         left = list(c.folder.glob(".there.*"))
-        assert left and left[0].stat().st_mode & 0o1000, "what is left tells of lanes"
+        assert left and is_striped(left[0]), "what is left tells of lanes"
     uploaded(c, [], WIDE, size=size)
