@@ -203,6 +203,7 @@ def stopped(context):
     finally:
         os.kill(victims[0][0], signal.SIGCONT)
     assert process.child.returncode == 255, process.output()
+    assert "SFTP server" in process.output(), process.output()
     assert "for 60 s it has neither opened it again nor answered" in process.output(), process.output()
     assert not server.here("x").exists()
 

@@ -71,7 +71,7 @@ impl fmt::Display for LaneError {
             Self::Sftp(error) => error.fmt(f),
             Self::WindowShut(bytes, patience) => write!(
                 f,
-                "the server takes no more: its channel window of {bytes} bytes is used up, and for {} s \
+                "the SFTP server takes no more: its channel window of {bytes} bytes is used up, and for {} s \
                  it has neither opened it again nor answered",
                 patience.as_secs()
             ),
