@@ -72,8 +72,16 @@ pub struct Info {
     pub outstanding_bytes: u64,
     /// Segments of them.
     pub outstanding_count: usize,
+    /// Segments that the receiver holds beyond a hole.
+    pub sacked_count: u32,
+    /// Segments deemed lost and not yet sent again.
+    pub lost_count: u32,
     /// Bytes in flight for at least the second time.
     pub retransmitted_bytes: u64,
+    /// Segments of them.
+    pub retransmitted_count: u32,
+    /// Time-outs in a row.
+    pub backoff: u32,
     /// Bytes written and never sent.
     pub notsent_bytes: u64,
     /// Bytes that arrived in order and were not read.
@@ -121,7 +129,11 @@ impl Connection {
             lost_bytes: board.lost().bytes,
             outstanding_bytes: board.snd_nxt() - board.snd_una(),
             outstanding_count: board.len(),
+            sacked_count: board.sacked().count,
+            lost_count: board.lost().count,
             retransmitted_bytes: board.retransmitted().bytes,
+            retransmitted_count: board.retransmitted().count,
+            backoff: rtt.backoff(),
             notsent_bytes: self.outbox.end().saturating_sub(board.snd_nxt().max(1)),
             unread_bytes: self.receiver.readable_bytes(),
             pacing_rate: self.sender.pacing_rate(),

@@ -14,6 +14,7 @@ mod mtu;
 mod output;
 mod state;
 mod timers;
+mod tuning;
 
 pub use clock::Clock;
 pub use config::{Config, Keepalive};
