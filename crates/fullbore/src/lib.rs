@@ -1,10 +1,11 @@
 //! fullbore as a library: moves files over SSH as fast as the path allows.
 //!
-//! The engines (`fullbore-ssh`, `fullbore-sftp`) do no I/O; this crate joins them and drives them:
+//! The engines (`fullbore-ssh`, `fullbore-sftp`, `fullbore-tcp`) do no I/O; this crate joins them and drives them:
 //!
 //! - [`session`]: the glue that runs SFTP over SSH channels, still without I/O.
 //! - [`client`]: a connection to a server as async handles.
 //! - [`server`]: `fullbore serve`, a whole SSH file server in one process.
+//! - [`stack`]: many TCP connections of our own behind one object, without I/O.
 //! - [`transfer`]: the copy planner.
 //! - [`path`]: what limits a transfer.
 //! - [`driver`]: sockets, clocks, randomness, threads: the only place that has them.
@@ -16,4 +17,5 @@ pub mod driver;
 pub mod path;
 pub mod server;
 pub mod session;
+pub mod stack;
 pub mod transfer;

@@ -11,7 +11,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tcp", &["fullbore-base"]),
     (
         "fullbore",
-        &["fullbore-base", "fullbore-ssh", "fullbore-sftp"],
+        &[
+            "fullbore-base",
+            "fullbore-ssh",
+            "fullbore-sftp",
+            "fullbore-tcp",
+        ],
     ),
     (
         "lab",

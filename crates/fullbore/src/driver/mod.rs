@@ -14,6 +14,7 @@ mod file;
 pub mod local;
 pub mod local_socket;
 pub mod local_time;
+pub mod net;
 pub mod pool;
 pub mod pump;
 pub mod random;

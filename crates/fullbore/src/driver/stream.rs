@@ -29,12 +29,17 @@ fn register(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<Descriptor>> 
     Ok(registered?)
 }
 
-/// A channel of another connection that carries this one (ProxyJump).
+/// A stream that is no descriptor: a channel of another connection that carries this one (ProxyJump), or a
+/// connection of our own TCP.
 pub trait Tunnel: std::fmt::Debug {
     /// Reads into `buf`: `Ok(0)` is the end. Pending: the waker is kept.
     fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>>;
     /// Takes what it can of `bytes`. Pending: the waker is kept.
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
+    /// What is known of the TCP connection, where this is one of our own.
+    fn tcp_info(&self) -> Option<TcpInfo> {
+        None
+    }
 }
 
 /// A stream of bytes both ways: a socket, two pipes, or a channel of another connection.
@@ -44,7 +49,7 @@ pub enum Stream {
     Socket(Duplex),
     /// A child process's standard input and output, with the child.
     Child(Box<ChildPipes>),
-    /// A `direct-tcpip` channel.
+    /// A `direct-tcpip` channel, or a connection of our own TCP.
     Tunnel(Box<dyn Tunnel>),
 }
 
@@ -91,12 +96,13 @@ impl Stream {
         })))
     }
 
-    /// What the kernel knows about the TCP connection; `None` where the stream is none of its own.
+    /// What the kernel, or our own TCP, knows about the connection; `None` where the stream is none.
     #[must_use]
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         match self {
             Self::Socket(duplex) => tcp_info::read(duplex.0.get_ref().0.as_fd()).ok(),
-            Self::Child(_) | Self::Tunnel(_) => None,
+            Self::Child(_) => None,
+            Self::Tunnel(tunnel) => tunnel.tcp_info(),
         }
     }
 

@@ -134,7 +134,7 @@ impl Connection {
             retransmitted_bytes: board.retransmitted().bytes,
             retransmitted_count: board.retransmitted().count,
             backoff: rtt.backoff(),
-            notsent_bytes: self.outbox.end().saturating_sub(board.snd_nxt().max(1)),
+            notsent_bytes: self.notsent_bytes(),
             unread_bytes: self.receiver.readable_bytes(),
             pacing_rate: self.sender.pacing_rate(),
             is_app_limited: recovery.delivery().is_app_limited(),

@@ -234,6 +234,12 @@ impl Connection {
         self.outbox.end() - self.outbox.start()
     }
 
+    /// Bytes that were written and never sent.
+    #[must_use]
+    pub fn notsent_bytes(&self) -> u64 {
+        self.outbox.end().saturating_sub(self.snd_nxt().max(1))
+    }
+
     /// Bytes in order that may be read, in two pieces where the buffer's circle closes.
     #[must_use]
     pub fn peek(&self) -> (&[u8], &[u8]) {
