@@ -9,6 +9,7 @@
 //! - [`transfer`]: the copy planner.
 //! - [`path`]: what limits a transfer.
 //! - [`driver`]: sockets, clocks, randomness, threads: the only place that has them.
+//! - [`udp`]: TCP segments in UDP datagrams, still without I/O.
 //! - [`config`]: ssh_config, known_hosts, authorized_keys, key files, destinations.
 
 pub mod client;
@@ -19,3 +20,4 @@ pub mod server;
 pub mod session;
 pub mod stack;
 pub mod transfer;
+pub mod udp;

@@ -9,6 +9,7 @@ pub mod sftp;
 pub mod ssh;
 pub mod store;
 pub mod tcp;
+pub mod udp;
 pub mod wire;
 
 /// A target with its name and inputs to start from.
@@ -122,6 +123,16 @@ pub const TARGETS: &[Target] = &[
         name: "tcp_listener",
         run: tcp::listener,
         seeds: tcp::listener_seeds,
+    },
+    Target {
+        name: "udp_door",
+        run: udp::door,
+        seeds: udp::door_seeds,
+    },
+    Target {
+        name: "udp_offer",
+        run: udp::offer,
+        seeds: udp::offer_seeds,
     },
 ];
 

@@ -133,6 +133,17 @@ impl Connection {
         connection
     }
 
+    /// A connection whose handshake was made elsewhere: both ends were told each other's numbers, so
+    /// that data may leave at once. `accepted.told_window` is what both are deemed to have told.
+    #[must_use]
+    pub fn arranged(now: Instant, config: Config, accepted: &Accepted) -> Self {
+        let mut connection = Self::accept(now, config, accepted);
+        connection.window.size = accepted.told_window;
+        connection.window.size_max = accepted.told_window;
+        connection.establish(now);
+        connection
+    }
+
     /// What our SYN offers, or the answer to the peer's: never more than the peer offered.
     pub(super) fn syn_options(&self, now: Instant) -> Options {
         let config = &self.config;

@@ -6,13 +6,16 @@ use crate::segment::{Flags, Segment};
 /// An idle connection keeps no buffers: its whole memory is itself.
 const IDLE_BYTES_MAX: usize = 8 * 1024;
 
-fn accepted() -> Connection {
-    let config = Config {
+fn config() -> Config {
+    Config {
         is_timestamps: false,
         is_paced: false,
         ..Config::default()
-    };
-    let accepted = Accepted {
+    }
+}
+
+fn handshake() -> Accepted {
+    Accepted {
         local_initial: Seq::new(10),
         remote_initial: Seq::new(20),
         agreed: Agreed {
@@ -22,8 +25,11 @@ fn accepted() -> Connection {
         timestamp: 0,
         told_window: 65_535,
         rtt: Some(Duration::from_millis(50)),
-    };
-    let mut connection = Connection::accept(Instant::ZERO, config, &accepted);
+    }
+}
+
+fn accepted() -> Connection {
+    let mut connection = Connection::accept(Instant::ZERO, config(), &handshake());
     receive(&mut connection, Instant::ZERO, 1, 1, b"");
     assert_eq!(connection.state(), State::Established);
     connection
@@ -38,6 +44,50 @@ fn receive(connection: &mut Connection, now: Instant, start: u64, ack: u64, payl
         ..Header::default()
     };
     connection.handle_segment(now, &Segment { header, payload }, false);
+}
+
+#[test]
+fn what_was_arranged_needs_no_handshake() {
+    let now = Instant::ZERO;
+    let there = Accepted {
+        local_initial: Seq::new(20),
+        remote_initial: Seq::new(10),
+        ..handshake()
+    };
+    let mut one = Connection::arranged(now, config(), &handshake());
+    let mut other = Connection::arranged(now, config(), &there);
+    assert_eq!(one.state(), State::Established);
+    assert_eq!(one.write(b"first"), Ok(5));
+    let mut out = [0; 2000];
+    let sent = one.poll_transmit(now, &mut out).expect("data");
+    let pseudo = crate::segment::Pseudo::Unchecked;
+    let segment = Segment::parse(&out[..sent.len], pseudo).expect("it parses");
+    assert!(!segment.header.flags.has(Flags::SYN));
+    other.handle_segment(now, &segment, false);
+    assert_eq!(other.peek().0, b"first");
+    // Not more than the window that is deemed told, however much may be in flight.
+    let window = usize::try_from(handshake().told_window).expect("small");
+    assert_eq!(one.unacked_bytes(), 5);
+    let config = Config {
+        congestion: crate::congestion::Settings {
+            algorithm: crate::congestion::Algorithm::Reno,
+            ..Default::default()
+        },
+        ..config()
+    };
+    let mut narrow = Accepted {
+        told_window: 2000,
+        ..handshake()
+    };
+    let mut one = Connection::arranged(now, config, &narrow);
+    assert_eq!(one.write(&vec![0; window]), Ok(window));
+    while one.poll_transmit(now, &mut out).is_some() {}
+    assert_eq!(one.info().outstanding_bytes, 2000);
+    narrow.told_window = 2500;
+    assert_eq!(
+        Connection::arranged(now, config, &narrow).info().snd_wnd,
+        2500
+    );
 }
 
 #[test]
