@@ -8,6 +8,7 @@ mod support;
 use std::cell::RefCell;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use fullbore::client::{Reconnect, connect};
@@ -145,4 +146,52 @@ fn lanes_that_are_not_wanted_are_not_opened() {
     };
     let (lanes, said) = upload(&sshd, &bytes(LEN / 2), caps);
     assert_eq!(lanes, 1, "{said}");
+}
+
+/// An sftp-server whose second process of a connection is stopped soon after its start.
+fn server_that_stops(folder: &Folder) -> String {
+    let pids = folder.file("pids");
+    fs::create_dir(&pids).unwrap();
+    let script = format!(
+        "#!/bin/sh\ncd {}\nif mkdir second-is-next 2>/dev/null; then :; elif mkdir second 2>/dev/null; then\n\
+         (sleep 0.3; kill -STOP $$; echo $$ > stopped.new; mv stopped.new stopped) &\nfi\n\
+         exec /usr/lib/openssh/sftp-server\n",
+        pids.display()
+    );
+    let path = folder.write("server", script.as_bytes());
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn a_lane_whose_server_hangs_is_left_and_what_it_does_later_changes_nothing() {
+    let folder = Folder::new("stops");
+    if !std::path::Path::new("/usr/lib/openssh/sftp-server").exists() {
+        return;
+    }
+    let server = server_that_stops(&folder);
+    let Some(sshd) = start_sshd_with(&format!("Subsystem sftp {server}")) else {
+        return;
+    };
+    let content = bytes(2 * LEN);
+    let (_, said) = upload(&sshd, &content, default_caps());
+    let stopped = fs::read_to_string(folder.file("pids/stopped"));
+    let stopped = stopped
+        .expect("a second session was opened")
+        .trim()
+        .to_owned();
+    assert_eq!(said.matches("stood still for").count(), 1, "{said}");
+    // It goes on: writes what it was told, meets the end, and is gone.
+    let signal = |name: &str| {
+        let mut kill = std::process::Command::new("kill");
+        let kill = kill
+            .args([name, &stopped])
+            .stderr(std::process::Stdio::null());
+        kill.status().unwrap().success()
+    };
+    signal("-CONT");
+    while signal("-0") {
+        std::thread::yield_now();
+    }
+    assert!(fs::read(sshd.folder.file("target")).unwrap() == content);
 }

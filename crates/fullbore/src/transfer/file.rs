@@ -343,43 +343,54 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
             let _ = self.cut(file, moved.end).await;
             return Err(fault);
         }
-        self.note_changes(job, attrs, source, moved.end).await?;
+        let is_late = self.target.has_late_writes(file);
+        let end = (moved.end, is_late);
+        let is_same = self.note_changes(job, attrs, source, end).await?;
+        if !is_same && is_late {
+            return Err(Fault::failure(
+                "the source was written to while it was copied, and the server may still hold on to parts \
+                 of what it was before; copy it again",
+            ));
+        }
         Ok(moved.end)
     }
 
-    /// Says so when the source became longer or shorter, or was written to.
+    /// Says so when the source became longer or shorter, or was written to; looks for the latter where that
+    /// costs no round trip, somebody asked for certainty, or it matters. Returns whether nothing was seen.
     pub(super) async fn note_changes(
         &self,
         job: &FileJob<'_>,
         attrs: Attrs,
         source: &S::File,
-        end: u64,
-    ) -> Result<(), Fault> {
+        (end, does_matter): (u64, bool),
+    ) -> Result<bool, Fault> {
         let hint = attrs.size.unwrap_or(0);
         if hint > 0 && end != hint {
             let change = if end > hint { "grew" } else { "shrank" };
             let text = format!("{change} from {hint} to {end} bytes while it was copied");
             self.warn(self.source.prefix(), job.source, &text);
-        } else if self.source.direct(source).is_some() || self.options.verify {
-            self.check_unchanged(job, attrs, source).await?;
+            Ok(false)
+        } else if self.source.direct(source).is_some() || self.options.verify || does_matter {
+            self.check_unchanged(job, attrs, source).await
+        } else {
+            Ok(true)
         }
-        Ok(())
     }
 
-    /// Told where it costs no round trip, or where somebody asked for certainty.
     async fn check_unchanged(
         &self,
         job: &FileJob<'_>,
         attrs: Attrs,
         source: &S::File,
-    ) -> Result<(), Fault> {
+    ) -> Result<bool, Fault> {
         let now = self.source.fstat(source).await?;
         let mtime = |attrs: &Attrs| attrs.times.map(|(_, mtime)| mtime);
-        if mtime(&now) != mtime(&attrs) {
+        let is_same = mtime(&now) == mtime(&attrs);
+        if !is_same {
             let text = "was written to while it was copied";
             self.warn(self.source.prefix(), job.source, text);
         }
-        Ok(())
+        Ok(is_same)
     }
 
     /// The target must be as long as what was sent. A longer one holds the end of an older copy.

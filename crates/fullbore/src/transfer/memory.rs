@@ -467,7 +467,17 @@ impl Crew for MemoryCrew<'_> {
         Ok(())
     }
 
-    fn on_failed(&self, _: &usize, _: &Fault) {}
+    async fn on_failed(&self, _: &usize, _: &Fault) {}
+
+    async fn on_stalled(&self, _: &usize, _: Duration) {}
+
+    async fn until_look(&self) {
+        std::future::pending().await
+    }
+
+    fn answers_count(&self) -> u64 {
+        0
+    }
 }
 
 fn not_found() -> Fault {

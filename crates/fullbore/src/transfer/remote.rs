@@ -454,6 +454,10 @@ impl Side for SftpSide {
         lanes.and(Ok(first?))
     }
 
+    fn has_late_writes(&self, file: &RemoteFile) -> bool {
+        file.has_late_writes()
+    }
+
     async fn release(&self, file: RemoteFile) {
         // Nothing was written through it: a failing close says nothing about the copy.
         let (_, ()) = tokio::join!(file.close_lanes(), self.release_handle(file.handle()));

@@ -65,11 +65,11 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
         let result = self.send_whole(job, file, &whole).await;
         let end = bytes.len() as u64;
         let result = match result {
-            Ok(()) => self.note_changes(job, attrs, source, end).await,
+            Ok(()) => self.note_changes(job, attrs, source, (end, false)).await,
             Err(fault) => Err(fault),
         };
         match result {
-            Ok(()) => Ok(end),
+            Ok(_) => Ok(end),
             Err(fault) => {
                 self.drop_temp(temp, &fault).await;
                 Err(fault)

@@ -237,6 +237,11 @@ pub trait Side {
     async fn open(&self, path: &[u8], how: OpenHow) -> Result<Self::File, Fault>;
     /// Closes it. Errors count: some places report failed writes here.
     async fn close(&self, file: Self::File) -> Result<(), Fault>;
+    /// Whether something may still be written to the file behind our back: content that was sent, given
+    /// up, and sent again, because the place did not answer. Harmless as long as it is the same.
+    fn has_late_writes(&self, _file: &Self::File) -> bool {
+        false
+    }
     /// Closes a file through which nothing was written, without waiting for what comes of it.
     async fn release(&self, file: Self::File);
     /// Bytes of a file that [`Side::finish`] takes; `None` where it would save nothing, or the

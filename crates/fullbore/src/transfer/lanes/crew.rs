@@ -17,13 +17,20 @@ use fullbore_sftp::proto::{Attrs, FileType, OpenFlags};
 use fullbore_ssh::provider::SecureRandom;
 
 use super::STRIPED_MODE;
-use super::fleet::{Direction, Fleet, Session};
+use super::fleet::{Direction, Fleet, Session, stood_text};
 use super::stripe::{Change, Crew, UnitMoving};
 use crate::client::Error;
 use crate::driver::random::SystemRandom;
 use crate::transfer::pool::Pool;
 use crate::transfer::remote::moved;
 use crate::transfer::side::{Fault, FaultKind, FileIo, Moved, Span};
+
+/// Lanes are looked at for whether they move after this long at least.
+const LOOK_MIN: Duration = Duration::from_millis(250);
+
+/// How long a lane that stood still has to say that its handle is closed. Chosen: one that goes on has
+/// little to do by then, and nobody should wait long for one that does not.
+const LATE_CLOSE_MAX: Duration = Duration::from_secs(2);
 
 /// Marks are at most so many seconds old.
 const MARK_SECONDS: u32 = 24 * 60 * 60;
@@ -47,9 +54,19 @@ struct Inner {
 pub(crate) struct FileLane {
     session: Rc<Session>,
     handle: Handle,
-    is_failed: Cell<bool>,
+    state: Cell<LaneState>,
     /// It gets no further units, because its session is leaving.
     is_dismissed: Cell<bool>,
+}
+
+/// What is known of a further handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LaneState {
+    Used,
+    /// It, or its session, failed: others have moved what it had not confirmed.
+    Failed,
+    /// It stood still, and others moved its part. The server may still do what it was asked.
+    Stalled,
 }
 
 /// Why a further handle cannot be used.
@@ -96,6 +113,13 @@ impl RemoteFile {
         result
     }
 
+    /// Whether WRITEs may still be served that nobody waits for: a lane that stood still was left.
+    pub(crate) fn has_late_writes(&self) -> bool {
+        let lanes = self.0.lanes.borrow();
+        let is_late = |lane: &Rc<FileLane>| lane.state.get() != LaneState::Used;
+        self.0.direction == Direction::Up && lanes.iter().any(is_late)
+    }
+
     fn same_as(&self, attrs: &Attrs) -> bool {
         let known = self.0.known.borrow();
         let Some(known) = &*known else { return false };
@@ -124,24 +148,31 @@ impl FileLane {
         Rc::new(Self {
             session: Rc::clone(session),
             handle,
-            is_failed: Cell::new(false),
+            state: Cell::new(LaneState::Used),
             is_dismissed: Cell::new(false),
         })
     }
 
+    fn is_used(&self) -> bool {
+        self.state.get() == LaneState::Used
+    }
+
     /// A session that is lost has closed it; what it had not confirmed was moved again.
     async fn close(&self) -> Result<(), Fault> {
-        if self.is_failed.get() {
-            let _ = self.session.sftp.release(&self.handle).await;
-            return Ok(());
+        let sftp = &self.session.sftp;
+        match self.state.get() {
+            LaneState::Used => {}
+            LaneState::Failed => {
+                let _ = sftp.release(&self.handle).await;
+                return Ok(());
+            }
+            LaneState::Stalled => {
+                // What it may still write is there already: `stall` says why.
+                let _ = tokio::time::timeout(LATE_CLOSE_MAX, sftp.close(&self.handle)).await;
+                return Ok(());
+            }
         }
-        match self
-            .session
-            .sftp
-            .close(&self.handle)
-            .await
-            .map_err(Fault::from)
-        {
+        match sftp.close(&self.handle).await.map_err(Fault::from) {
             Err(fault) if fault.kind != FaultKind::Lost => Err(fault),
             Err(_) | Ok(()) => Ok(()),
         }
@@ -188,7 +219,7 @@ impl<'a> FileCrew<'a> {
     fn leaving(&self) -> Option<Rc<FileLane>> {
         let lanes = self.file.0.lanes.borrow();
         let leaves = |lane: &&Rc<FileLane>| {
-            lane.session.is_leaving() && !lane.is_failed.get() && !lane.is_dismissed.replace(true)
+            lane.session.is_leaving() && lane.is_used() && !lane.is_dismissed.replace(true)
         };
         lanes.iter().find(leaves).cloned()
     }
@@ -354,7 +385,7 @@ impl Crew for FileCrew<'_> {
 
     fn lanes(&self) -> Vec<Rc<FileLane>> {
         let lanes = self.file.0.lanes.borrow();
-        let usable = |lane: &&Rc<FileLane>| !lane.is_failed.get() && !lane.session.is_leaving();
+        let usable = |lane: &&Rc<FileLane>| lane.is_used() && !lane.session.is_leaving();
         let extra = lanes.iter().filter(usable);
         [&self.first].into_iter().chain(extra).cloned().collect()
     }
@@ -390,13 +421,37 @@ impl Crew for FileCrew<'_> {
         moved(result, span)
     }
 
+    async fn until_look(&self) {
+        tokio::time::sleep(self.fleet.rtt().max(LOOK_MIN)).await;
+    }
+
+    fn answers_count(&self) -> u64 {
+        self.first
+            .session
+            .sftp
+            .connection()
+            .stats()
+            .wire_bytes_received
+    }
+
     async fn leave(&self, lane: Rc<FileLane>) -> Result<(), Fault> {
         self.forget(&lane);
         lane.close().await
     }
 
-    fn on_failed(&self, lane: &FileLane, _: &Fault) {
-        lane.is_failed.set(true);
-        self.fleet.on_failed(&lane.session);
+    async fn on_failed(&self, lane: &FileLane, fault: &Fault) {
+        lane.state.set(LaneState::Failed);
+        let why = format!("a session failed ({fault})");
+        self.fleet.on_failed(&lane.session, &why).await;
+    }
+
+    async fn on_stalled(&self, lane: &FileLane, stood: Duration) {
+        if Rc::ptr_eq(&lane.session, self.fleet.main()) {
+            self.fleet.on_main_stalled(stood).await;
+            return;
+        }
+        lane.state.set(LaneState::Stalled);
+        let why = format!("a session {}", stood_text(stood));
+        self.fleet.on_failed(&lane.session, &why).await;
     }
 }

@@ -1,7 +1,7 @@
 //! Lanes: one file moved over several channels, and over several connections, at once.
 //!
 //! - [`policy`] decides how many, from what limits the transfer; `schedule` which lane moves which
-//!   part; `stripe` runs them. `fleet` and `crew` are the sessions and handles behind it.
+//!   part, `stall` which one is stuck; `stripe` runs them. `fleet` and `crew` are the sessions and handles behind it.
 //! - Every lane has a handle of its own to the same file. Bytes are at their place in any order, and
 //!   never farther apart than [`SPAN_BYTES_MAX`]; a file for which that holds carries
 //!   [`STRIPED_MODE`].
@@ -10,6 +10,7 @@ mod crew;
 mod fleet;
 pub mod policy;
 mod schedule;
+mod stall;
 mod stripe;
 
 #[cfg(test)]

@@ -5,17 +5,20 @@
 //! less towards the end of the file, so that all lanes end together. What a lane leaves undone is
 //! handed out again first. No unit reaches further than [`SPAN_BYTES_MAX`] past the *frontier*, the end
 //! of what is at its place without a hole: a transfer that is cut off leaves no hole before that.
+//! A lane that holds the frontier and stands still ([`stall`](super::stall)) is given up, and its units
+//! go to others.
 //!
 //! Worked example, 100 bytes in units of 20 over lanes A and B: A has 0..20, B 20..40, A 40..60. B is
 //! lost at 25: 25..40 goes to A, in front of 60..80. The last unit, 80.., goes on to wherever the
 //! source ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use fullbore_base::Instant;
 use fullbore_sftp::client::config::REQUEST_LEN_MAX;
 
+use super::stall::{Looked, Still, patience};
 use crate::transfer::side::Span;
 
 /// How far the bytes of one file that were moved lie apart: from the first hole to the end of what
@@ -80,6 +83,9 @@ struct Load {
     rate: Option<u64>,
     round_since: Instant,
     round_bytes: u64,
+    /// It is to get nothing more; what it has goes on.
+    is_leaving: bool,
+    still: Still,
 }
 
 /// The parts of one span, and the lanes that move them.
@@ -104,6 +110,8 @@ pub(crate) struct Schedule {
     /// Bytes of the units that are over.
     moved_bytes: u64,
     units_count: u64,
+    /// When lanes were last looked at for whether they move.
+    looked_at: Option<Instant>,
 }
 
 impl Schedule {
@@ -122,6 +130,7 @@ impl Schedule {
             moved_to: span.offset,
             moved_bytes: 0,
             units_count: 0,
+            looked_at: None,
         }
     }
 
@@ -131,13 +140,67 @@ impl Schedule {
             rate: None,
             round_since: now,
             round_bytes: 0,
+            is_leaving: false,
+            still: Still::default(),
         };
         self.lanes.insert(lane, load);
     }
 
     /// Nothing more is handed out to `lane`; its units go on.
+    pub(crate) fn dismiss_lane(&mut self, lane: LaneId) {
+        if let Some(load) = self.lanes.get_mut(&lane) {
+            load.is_leaving = true;
+        }
+    }
+
+    /// A lane is gone. What is left of its units goes to others. O(units).
     pub(crate) fn remove_lane(&mut self, lane: LaneId) {
+        let parts = self.parts.iter().filter(|(_, part)| part.lane == lane);
+        let undone: Vec<_> = parts.map(|(&id, part)| (id, part.frontier)).collect();
+        for (id, frontier) in undone {
+            self.on_given_up(id, frontier);
+        }
         self.lanes.remove(&lane);
+    }
+
+    /// Lanes that are handed out something.
+    fn lanes_count(&self) -> usize {
+        self.lanes.values().filter(|load| !load.is_leaving).count()
+    }
+
+    /// To be called now and then: the lane that holds the frontier and has stood still for too long while
+    /// others moved, and for how long. `is_answered`: the far end has shown life since the last call.
+    /// O(units).
+    pub(crate) fn look(
+        &mut self,
+        now: Instant,
+        rtt: Duration,
+        is_answered: bool,
+    ) -> Option<(LaneId, Duration)> {
+        let before = self.looked_at.replace(now).unwrap_or(now);
+        let mut looked = Looked {
+            took: now - before,
+            moved_count: 0,
+            has_idle: false,
+            is_answered,
+        };
+        let busy: BTreeSet<LaneId> = self.parts.values().map(|part| part.lane).collect();
+        looked.has_idle = self.lanes.keys().any(|lane| !busy.contains(lane));
+        let moved = self.lanes.values().filter(|load| load.still.has_moved());
+        looked.moved_count = moved.count();
+        for (id, load) in &mut self.lanes {
+            load.still.on_look(&looked, busy.contains(id));
+        }
+        let holder = self.parts.values().min_by_key(|part| part.frontier)?;
+        if self.lanes.len() < 2 || holder.frontier > self.frontier() {
+            return None;
+        }
+        let load = self.lanes.get(&holder.lane)?;
+        let rates: u64 = self.lanes.values().filter_map(|load| load.rate).sum();
+        let fair = rates / self.lanes.len() as u64;
+        let rate = load.rate.unwrap_or(fair).min(fair);
+        let stood = load.still.stood();
+        (stood >= patience(rtt, rate)).then_some((holder.lane, stood))
     }
 
     /// Whether units of `lane` are being moved. O(units).
@@ -183,7 +246,9 @@ impl Schedule {
 
     /// Length of the next unit of `lane`, and how much it should have to do.
     fn measure(&self, lane: LaneId, round: Duration) -> Option<(u64, u64)> {
-        let rate = self.lanes.get(&lane)?.rate;
+        let load = self.lanes.get(&lane).filter(|load| !load.is_leaving)?;
+        let rate = load.rate;
+        let lanes_count = self.lanes_count();
         let per_round = rate.map(|rate| per(rate, round));
         let (len, depth) = match per_round {
             None => (UNIT_BYTES_FIRST, DEPTH_BYTES_MIN),
@@ -192,14 +257,14 @@ impl Schedule {
                 (len, bytes + bytes / 2 + 2 * len)
             }
         };
-        let depth_min = match self.lanes.len() {
+        let depth_min = match lanes_count {
             1 => DEPTH_BYTES_ALONE,
             _ => DEPTH_BYTES_MIN,
         };
         let depth = depth.max(depth_min);
         // Towards the end in shorter pieces, for all lanes to end together.
         let left = self.end.saturating_sub(self.cursor);
-        let fair = left / (2 * self.lanes.len() as u64);
+        let fair = left / (2 * lanes_count as u64);
         let len = len.min(fair.max(UNIT_BYTES_MIN));
         Some((len / UNIT_BYTES_MIN * UNIT_BYTES_MIN, depth))
     }
@@ -258,6 +323,7 @@ impl Schedule {
         let done = new.min(part.len.saturating_sub(part.bytes - new));
         if let Some(load) = self.lanes.get_mut(&part.lane) {
             load.open_bytes -= done;
+            load.still.on_moved(new);
             load.on_moved(now, new, rtt.max(ROUND_MIN));
         }
     }

@@ -14,11 +14,21 @@ use crate::transfer::side::{Fault, FaultKind, Moved, Span};
 /// Bytes that one step of a lane moves at most; a file has some thousand.
 const STEP_BYTES: u64 = 200_000;
 
-/// A lane that fails after so many bytes.
+/// A lane that ends after so many bytes.
 struct Lane {
     speed: u64,
     left: Cell<u64>,
-    kind: FaultKind,
+    end: End,
+}
+
+/// How a lane ends.
+#[derive(Clone, Copy)]
+enum End {
+    Fails(FaultKind),
+    /// It says nothing more; what it was told to write may be written at any time.
+    FallsSilent,
+    /// The same, but what it is told once it was found to be silent it does.
+    SilentOnce,
 }
 
 /// Which bytes are at their place, in runs: the content itself is the offset.
@@ -58,6 +68,11 @@ struct TestCrew {
     joined: Cell<usize>,
     left: Cell<usize>,
     failed: Cell<usize>,
+    stalled: Cell<usize>,
+    is_leaving_allowed: Cell<bool>,
+    /// When something was last moved, and the longest time before that in which nothing was.
+    moved_at: Cell<u64>,
+    longest_rest: Cell<u64>,
 }
 
 impl TestCrew {
@@ -73,6 +88,10 @@ impl TestCrew {
             joined: Cell::new(0),
             left: Cell::new(0),
             failed: Cell::new(0),
+            stalled: Cell::new(0),
+            is_leaving_allowed: Cell::new(true),
+            moved_at: Cell::new(0),
+            longest_rest: Cell::new(0),
         }
     }
 
@@ -83,6 +102,11 @@ impl TestCrew {
     async fn step(&self) {
         self.now.set(self.now.get() + 200_000);
         tokio::task::yield_now().await;
+    }
+
+    fn note_moved(&self) {
+        let rest = self.now.get() - self.moved_at.replace(self.now.get());
+        self.longest_rest.set(self.longest_rest.get().max(rest));
     }
 
     async fn all(&self) -> Moved {
@@ -105,7 +129,7 @@ fn lane(speed: u64, left: u64) -> Rc<Lane> {
     Rc::new(Lane {
         speed,
         left: Cell::new(left),
-        kind: FaultKind::Lost,
+        end: End::Fails(FaultKind::Lost),
     })
 }
 
@@ -128,7 +152,8 @@ impl Crew for TestCrew {
         for _ in 0..20 + self.below(100) {
             self.step().await;
         }
-        if self.below(3) == 0 && !self.here.borrow().is_empty() {
+        let may_leave = self.is_leaving_allowed.get();
+        if may_leave && self.below(3) == 0 && !self.here.borrow().is_empty() {
             let at = self.rng.borrow_mut().index(self.here.borrow().len());
             return Change::Leave(self.here.borrow_mut().remove(at));
         }
@@ -151,7 +176,18 @@ impl Crew for TestCrew {
             self.step().await;
             let len = (1 + self.below(lane.speed)).min(end - at);
             if lane.left.get() < len {
-                let fault = Fault::new(lane.kind, "gone");
+                let kind = match lane.end {
+                    End::Fails(kind) => kind,
+                    End::SilentOnce if self.stalled.get() > 0 => {
+                        lane.left.set(u64::MAX);
+                        continue;
+                    }
+                    End::FallsSilent | End::SilentOnce => {
+                        self.target.put(at, at + len / 2);
+                        return std::future::pending().await;
+                    }
+                };
+                let fault = Fault::new(kind, "gone");
                 // The last bytes may be there without the server having said so.
                 self.target.put(at, at + len / 2);
                 return Moved {
@@ -162,6 +198,7 @@ impl Crew for TestCrew {
             lane.left.set(lane.left.get() - len);
             self.target.put(at, at + len);
             at += len;
+            self.note_moved();
             // Answers come late at times.
             if self.below(2) == 0 {
                 frontier = at;
@@ -180,8 +217,22 @@ impl Crew for TestCrew {
         Ok(())
     }
 
-    fn on_failed(&self, _: &Lane, _: &Fault) {
+    async fn on_failed(&self, _: &Lane, _: &Fault) {
         self.failed.set(self.failed.get() + 1);
+    }
+
+    async fn on_stalled(&self, _: &Lane, _: Duration) {
+        self.stalled.set(self.stalled.get() + 1);
+    }
+
+    async fn until_look(&self) {
+        for _ in 0..100 {
+            self.step().await;
+        }
+    }
+
+    fn answers_count(&self) -> u64 {
+        self.now.get()
     }
 }
 
@@ -201,7 +252,7 @@ async fn every_byte_arrives_whatever_lanes_come_go_and_die() {
             crew.coming.borrow_mut().push(Rc::new(Lane {
                 speed: 1 + rng.below(STEP_BYTES),
                 left: Cell::new(left),
-                kind,
+                end: End::Fails(kind),
             }));
         }
         let moved = crew.all().await;
@@ -242,6 +293,72 @@ async fn what_was_moved_when_the_first_lane_dies_is_told_right() {
         holes += usize::from(crew.target.furthest.get() > crew.target.frontier());
     }
     assert!(holes > 50, "{holes}");
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_lane_that_falls_silent_holds_up_the_others_for_seconds_only() {
+    let mut stalled = 0;
+    for seed in seeds(0..60) {
+        let mut rng = Rng::seeded(seed);
+        let size = 100 << 20;
+        let mut crew = TestCrew::new(seed, size);
+        // At times the first, on which everything else depends, for as long as there is another.
+        let is_first = rng.below(4) == 0;
+        let silent = |left| Lane {
+            speed: STEP_BYTES / 4,
+            left: Cell::new(left),
+            end: End::FallsSilent,
+        };
+        if is_first {
+            crew.first = Rc::new(silent(rng.below(3 << 20)));
+        }
+        for number in 0..2 + rng.below(6) {
+            let left = match (number, is_first) {
+                // Lanes may leave: one that comes last stays.
+                (0, _) | (_, true) => u64::MAX,
+                (_, false) => rng.below(20 << 20),
+            };
+            let speed = STEP_BYTES / 4 + rng.below(STEP_BYTES);
+            let lane = Lane {
+                speed,
+                ..silent(left)
+            };
+            crew.coming.borrow_mut().push(Rc::new(lane));
+        }
+        if is_first {
+            // Whoever must do all the work must not be sent away.
+            crew.is_leaving_allowed.set(false);
+        }
+        let moved = crew.all().await;
+        assert_eq!(moved.fault, None, "{seed}");
+        assert_eq!(crew.target.frontier(), size, "{seed}");
+        let rest = Duration::from_nanos(crew.longest_rest.get());
+        assert!(rest < Duration::from_secs(5), "{seed}: {rest:?}");
+        stalled += crew.stalled.get();
+    }
+    assert!(stalled > 60, "{stalled}");
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_first_lane_that_was_stuck_takes_over_when_no_other_is_left() {
+    for seed in seeds(0..40) {
+        let mut rng = Rng::seeded(seed);
+        let size = 100 << 20;
+        let mut crew = TestCrew::new(seed, size);
+        crew.is_leaving_allowed.set(false);
+        crew.first = Rc::new(Lane {
+            speed: STEP_BYTES,
+            left: Cell::new(rng.below(1 << 20)),
+            end: End::SilentOnce,
+        });
+        // It fails only once it was given what the first had: the span holds less.
+        let other = lane(STEP_BYTES, SPAN_BYTES_MAX + (2 << 20) + rng.below(25 << 20));
+        crew.coming.borrow_mut().push(other);
+        let moved = crew.all().await;
+        assert_eq!(moved.fault, None, "{seed}");
+        assert_eq!(crew.target.frontier(), size, "{seed}");
+        assert_eq!((crew.stalled.get(), crew.failed.get()), (1, 1), "{seed}");
+    }
 }
 
 #[tokio::test(flavor = "current_thread")]
