@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use fullbore::udp::datagram::{HEADER_BYTES, Header, LEN_MAX, PathId, TOKEN_BYTES};
+use fullbore::udp::door::Route;
 use fullbore::udp::endpoint::{BUFFER_BYTES, Endpoint, Opening, Transmit};
 use fullbore::udp::keys::{Role, Secret};
 use fullbore::udp::offer::Offer;
@@ -78,7 +79,7 @@ impl Bench {
         assert!(is_over || self.endpoint.poll_timeout().is_some());
     }
 
-    fn genuine(&mut self, from: SocketAddr, id: PathId, number: u64, segment: &[u8]) {
+    fn genuine(&mut self, from: Route, id: PathId, number: u64, segment: &[u8]) {
         let mut datagram = vec![0; HEADER_BYTES + segment.len() + TOKEN_BYTES];
         Header { id, number }.emit(&mut datagram);
         datagram[HEADER_BYTES..][..segment.len()].copy_from_slice(segment);
@@ -94,7 +95,7 @@ pub fn door(mut data: &[u8]) {
     let mut number = 0;
     while !data.is_empty() {
         let (op, argument, len) = (byte(&mut data), byte(&mut data), byte(&mut data));
-        let from = ([192, 0, 2, argument >> 4], 7).into();
+        let from = SocketAddr::from(([192, 0, 2, argument >> 4], 7)).into();
         let id = IDS[usize::from(argument & 1)];
         match op % 8 {
             0 => {

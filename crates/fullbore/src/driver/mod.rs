@@ -24,3 +24,4 @@ pub mod sysctl;
 pub mod tcp_info;
 pub mod terminal;
 pub mod thread_clock;
+pub mod udp;

@@ -7,7 +7,7 @@
 //! of where it is now.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -25,6 +25,24 @@ pub const ARRIVAL_MAX: Duration = Duration::from_secs(30);
 
 /// How long a peer may be silent. Its keepalive asks four times as often, and more.
 pub const SILENCE_MAX: Duration = Duration::from_secs(120);
+
+/// Between which addresses datagrams of a connection go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The peer's.
+    pub remote: SocketAddr,
+    /// The one of this machine that the peer knows, where the socket has several.
+    pub local: Option<IpAddr>,
+}
+
+impl From<SocketAddr> for Route {
+    fn from(remote: SocketAddr) -> Self {
+        Self {
+            remote,
+            local: None,
+        }
+    }
+}
 
 /// Why a datagram was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +104,7 @@ struct Path<T> {
     opener: Opener,
     window: Window,
     /// Where the peer is; unknown until it has sent something.
-    remote: Option<SocketAddr>,
+    route: Option<Route>,
     has_arrived: bool,
     heard_at: Instant,
     /// Its place in the door's `due`; none once it was told to be silent.
@@ -156,7 +174,7 @@ impl<T> Door<T> {
         self.paths.is_empty()
     }
 
-    /// Adds a connection, whose peer is at `remote` if that is known. O(log n), as every verb.
+    /// Adds a connection, whose peer is at the end of `route` if that is known. O(log n), as every verb.
     ///
     /// # Errors
     /// [`Full`].
@@ -165,7 +183,7 @@ impl<T> Door<T> {
         now: Instant,
         id: PathId,
         (sealer, opener): (Sealer, Opener),
-        remote: Option<SocketAddr>,
+        route: Option<Route>,
         inner: T,
     ) -> Result<(), Full> {
         if self.paths.len() >= self.paths_max || self.paths.contains_key(&id) {
@@ -175,7 +193,7 @@ impl<T> Door<T> {
             sealer,
             opener,
             window: Window::default(),
-            remote,
+            route,
             has_arrived: false,
             heard_at: now,
             due_at: Some(now + ARRIVAL_MAX),
@@ -208,8 +226,8 @@ impl<T> Door<T> {
 
     /// Where the peer of a connection is, once that is known.
     #[must_use]
-    pub fn remote(&self, id: PathId) -> Option<SocketAddr> {
-        self.paths.get(&id)?.remote
+    pub fn route(&self, id: PathId) -> Option<Route> {
+        self.paths.get(&id)?.route
     }
 
     /// Lets a datagram in that came from `from`.
@@ -219,7 +237,7 @@ impl<T> Door<T> {
     pub fn handle_datagram(
         &mut self,
         now: Instant,
-        from: SocketAddr,
+        from: Route,
         datagram: &[u8],
     ) -> Result<Admitted, Dropped> {
         let admitted = self.judge(now, from, datagram);
@@ -233,12 +251,7 @@ impl<T> Door<T> {
         admitted
     }
 
-    fn judge(
-        &mut self,
-        now: Instant,
-        from: SocketAddr,
-        datagram: &[u8],
-    ) -> Result<Admitted, Dropped> {
+    fn judge(&mut self, now: Instant, from: Route, datagram: &[u8]) -> Result<Admitted, Dropped> {
         let header = Header::parse(datagram).ok_or(Dropped::Malformed)?;
         let Header { id, number } = header;
         if number >= NUMBERS_MAX {
@@ -251,8 +264,8 @@ impl<T> Door<T> {
         if !path.opener.is_genuine(number, datagram) {
             return Err(Dropped::Forged);
         }
-        if path.window.is_newest(number) && path.remote != Some(from) {
-            let had_one = path.remote.replace(from).is_some();
+        if path.window.is_newest(number) && path.route != Some(from) {
+            let had_one = path.route.replace(from).is_some();
             self.stats.moved += u64::from(had_one);
         }
         path.window.take(number);

@@ -13,7 +13,7 @@ use fullbore_tcp::connection::{Connection, Error as TcpError, Event as TcpEvent,
 use fullbore_tcp::segment::{Pseudo, Segment};
 
 use super::datagram::{HEADER_BYTES, LEN_MAX, PathId};
-use super::door::{Door, Full, Stats};
+use super::door::{Door, Full, Route, Stats};
 use super::keys::{Role, Secret};
 use super::settings::{self, PathLimits, UNSENT_BYTES_MAX};
 
@@ -109,7 +109,7 @@ impl Link {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
     /// Where to.
-    pub to: SocketAddr,
+    pub to: Route,
     /// Bytes written.
     pub len: usize,
     /// Bytes of each, but for the last, which may be shorter.
@@ -127,7 +127,7 @@ pub struct Endpoint {
     /// A few for each connection, until they are polled.
     events: VecDeque<(PathId, Event)>,
     /// A datagram that was made and is longer than those of its batch.
-    held: Option<(SocketAddr, Vec<u8>)>,
+    held: Option<(Route, Vec<u8>)>,
 }
 
 impl Endpoint {
@@ -179,7 +179,8 @@ impl Endpoint {
             is_expired: false,
         };
         let both = (keys.sealer, keys.opener);
-        self.door.add(now, opening.id, both, opening.remote, link)?;
+        let route = opening.remote.map(Route::from);
+        self.door.add(now, opening.id, both, route, link)?;
         self.touch(opening.id);
         Ok(())
     }
@@ -187,7 +188,7 @@ impl Endpoint {
     /// Where the peer of a connection is, once that is known.
     #[must_use]
     pub fn remote(&self, id: PathId) -> Option<SocketAddr> {
-        self.door.remote(id)
+        self.door.route(id).map(|route| route.remote)
     }
 
     /// How a connection stands. O(1).
@@ -204,7 +205,7 @@ impl Endpoint {
 
     /// Takes a datagram that came from `from`. One that is not genuine or not new is counted and
     /// changes nothing else.
-    pub fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
+    pub fn handle_datagram(&mut self, now: Instant, from: Route, datagram: &[u8]) {
         let Ok(admitted) = self.door.handle_datagram(now, from, datagram) else {
             return;
         };
@@ -311,7 +312,7 @@ impl Endpoint {
     }
 
     fn on_expired(&mut self, id: PathId) {
-        if !self.door.has_arrived(id) && self.door.remote(id).is_none() {
+        if !self.door.has_arrived(id) && self.door.route(id).is_none() {
             // Announced, and nobody came.
             self.events.push_back((id, Event::Closed));
             self.remove(id);
@@ -342,6 +343,12 @@ impl Endpoint {
     #[must_use]
     pub fn poll_event(&mut self) -> Option<(PathId, Event)> {
         self.events.pop_front()
+    }
+
+    /// Whether [`Endpoint::poll_transmit`] is to be called.
+    #[must_use]
+    pub fn has_output(&self) -> bool {
+        self.held.is_some() || !self.ready.is_empty()
     }
 
     /// Writes datagrams that are to leave now to `out`, all of one connection; `None` when there are
@@ -376,7 +383,7 @@ impl Endpoint {
 
     /// Writes datagrams of one connection; `None` when it has nothing to send, or nowhere to.
     fn fill(&mut self, now: Instant, id: PathId, out: &mut [u8]) -> Option<Transmit> {
-        let to = self.door.remote(id)?;
+        let to = self.door.route(id)?;
         let (mut len, mut segment_len) = (0, 0);
         for _ in 0..BATCH_COUNT_MAX {
             if len + segment_len > BATCH_BYTES_MAX {

@@ -4,8 +4,8 @@
 //! runs a [`Stack`] over it; [`Net`] makes connections, which are streams as sockets are. Connections
 //! may be used on other threads than the task's.
 
-mod alarm;
-mod info;
+pub(super) mod alarm;
+pub(super) mod info;
 mod stream;
 mod task;
 

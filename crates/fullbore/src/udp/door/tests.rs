@@ -11,8 +11,8 @@ fn secret() -> Secret {
     Secret::from_bytes([9; 32])
 }
 
-fn address(port: u16) -> SocketAddr {
-    ([192, 0, 2, 1], port).into()
+fn address(port: u16) -> Route {
+    SocketAddr::from(([192, 0, 2, 1], port)).into()
 }
 
 /// A door of one end of the connection `ID`.
@@ -98,10 +98,10 @@ fn a_number_past_the_last_is_dropped() {
 fn a_peer_is_where_its_newest_datagram_came_from() {
     let (mut client, mut server) = (door(Role::Client), door(Role::Server));
     let [first, second, third] = [(); 3].map(|()| send(&mut client));
-    assert_eq!(server.remote(ID), None);
+    assert_eq!(server.route(ID), None);
     let mut arrive = |datagram: &[u8], port| {
         let _ = server.handle_datagram(START, address(port), datagram);
-        server.remote(ID)
+        server.route(ID)
     };
     assert_eq!(arrive(&first, 5), Some(address(5)));
     assert_eq!(arrive(&third, 6), Some(address(6)));

@@ -48,7 +48,8 @@ impl Adversary {
                 _ => {}
             }
             let port = u16::try_from(self.rng.below(60_000)).expect("a port");
-            endpoint.handle_datagram(now, ([203, 0, 113, 9], port).into(), &bytes);
+            let from = SocketAddr::from(([203, 0, 113, 9], port));
+            endpoint.handle_datagram(now, from.into(), &bytes);
         }
     }
 }
@@ -149,7 +150,8 @@ fn node(number: usize) -> NodeId {
 
 impl Node<Packet> for Host {
     fn handle_packet(&mut self, now: Instant, _from: NodeId, item: Packet) {
-        self.endpoint.handle_datagram(now, item.from, &item.bytes);
+        self.endpoint
+            .handle_datagram(now, item.from.into(), &item.bytes);
         if let Some(adversary) = &mut self.adversary {
             adversary.attack(now, &mut self.endpoint, &item.bytes);
         }
