@@ -4,6 +4,7 @@ mod scenarios;
 
 use std::path::Path;
 
+use fullbore_lab::endpoint::EndpointOptions;
 use fullbore_lab::link::{LinkOptions, Report};
 
 use crate::args::LabValues;
@@ -24,6 +25,7 @@ pub(crate) fn run(values: LabValues) -> Exit {
             json,
             quiet,
         } => link(options, json.as_deref(), quiet),
+        LabValues::Tcp(options) => tcp(&options),
         LabValues::Scenarios(values) => scenarios::run(&values),
     }
 }
@@ -50,6 +52,18 @@ fn link(mut options: LinkOptions, json: Option<&Path>, quiet: bool) -> Exit {
             Exit::Failed
         }
         Some(Ok(())) | None => Exit::Code(report.code),
+    }
+}
+
+/// What it says of connections goes to the standard error: the standard output may carry data.
+fn tcp(options: &EndpointOptions) -> Exit {
+    let tell = |line: &str| output::print_error(&format!("{line}\n"));
+    match fullbore_lab::endpoint::run(options, &tell) {
+        Ok(()) => Exit::Done,
+        Err(error) => {
+            output::error(&format!("fullbore: lab tcp: {error}"));
+            Exit::Failed
+        }
     }
 }
 

@@ -10,6 +10,7 @@
 pub mod backlog;
 pub mod demo;
 pub mod driver;
+pub mod endpoint;
 pub mod handbrake;
 pub mod link;
 pub mod report;

@@ -26,6 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "fullbore-sftp",
             "fullbore-sim",
             "fullbore-ssh",
+            "fullbore-tcp",
         ],
     ),
     ("cli", &["fullbore", "fullbore-lab"]),

@@ -1,6 +1,7 @@
 //! `fullbore lab`: emulated links and what is measured on them.
 
 mod scenarios;
+mod tcp;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 pub(crate) use scenarios::{Scenario, ScenarioValues};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use fullbore_lab::endpoint::EndpointOptions;
 use fullbore_lab::link::{LinkOptions, MTU_MIN};
 use fullbore_lab::units::{self, Queue};
 
@@ -22,6 +24,8 @@ pub(crate) enum LabValues {
         /// No report for a person.
         quiet: bool,
     },
+    /// `tcp`
+    Tcp(EndpointOptions),
     /// Everything that makes a report.
     Scenarios(ScenarioValues),
 }
@@ -104,6 +108,7 @@ pub(super) fn command() -> Command {
         .arg_required_else_help(true)
         .disable_version_flag(true)
         .subcommand(link_command())
+        .subcommand(tcp::command())
         .subcommands(scenarios::commands())
 }
 
@@ -161,6 +166,7 @@ impl LabValues {
         let (name, matches) = matches.subcommand().ok_or("a command is missing")?;
         match name {
             "link" => link(matches),
+            "tcp" => tcp::options(matches).map(Self::Tcp),
             "handbrake" | "backlog" | "window" | "report" => {
                 ScenarioValues::from_matches(name, matches).map(Self::Scenarios)
             }

@@ -24,4 +24,5 @@ pub mod sysctl;
 pub mod tcp_info;
 pub mod terminal;
 pub mod thread_clock;
+pub mod tun;
 pub mod udp;

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::Interest;
@@ -13,7 +13,7 @@ use super::tcp_info::{self, TcpInfo};
 
 /// A descriptor in the reactor. [`AsyncFd`] wants [`AsRawFd`], which [`OwnedFd`] has.
 #[derive(Debug)]
-struct Descriptor(OwnedFd);
+pub(super) struct Descriptor(OwnedFd);
 
 impl AsRawFd for Descriptor {
     fn as_raw_fd(&self) -> RawFd {
@@ -21,8 +21,14 @@ impl AsRawFd for Descriptor {
     }
 }
 
+impl AsFd for Descriptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 #[allow(unsafe_code)]
-fn register(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<Descriptor>> {
+pub(super) fn register(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<Descriptor>> {
     // SAFETY: `Descriptor` owns its descriptor, always names the same one and is never taken out
     // of the `AsyncFd`, so the descriptor outlives its registration.
     let registered = unsafe { AsyncFd::register_with_interest(Descriptor(fd), interest) };

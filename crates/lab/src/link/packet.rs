@@ -2,15 +2,8 @@
 //! a packet of many segments (TSO) weighs on the wire, and how part of it is cut out. Read first: the
 //! kernel's `include/uapi/linux/virtio_net.h`, RFC 791 3.1, RFC 9293 3.1, RFC 1071.
 
-/// Bytes of `virtio_net_hdr` in front of each packet: flags, GSO type, then four words of 16 bits in the
-/// machine's order (header length, GSO size, checksum start, checksum offset).
-pub const VNET_LEN: usize = 10;
-
-const GSO_NONE: u8 = 0;
-const GSO_TCPV4: u8 = 1;
-const GSO_TCPV6: u8 = 4;
-/// A bit beside the type: the segments carry ECN.
-const GSO_ECN: u8 = 0x80;
+pub use fullbore::driver::tun::VNET_LEN;
+use fullbore::driver::tun::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6};
 
 const TCP_FIN: u8 = 0x01;
 const TCP_PSH: u8 = 0x08;

@@ -2,7 +2,6 @@
 //! count milliseconds, do not give.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -13,6 +12,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::driver::clock::Clock;
+use crate::driver::stream::{Descriptor, register};
 
 /// No deadline is kept closer than this: a segment of a fast connection leaves every few microseconds,
 /// and each wake-up costs as much. The pacer lets a millisecond's worth leave at once.
@@ -22,20 +22,10 @@ const GRAIN: Duration = Duration::from_micros(400);
 #[derive(Debug)]
 pub enum Alarm {
     Kernel {
-        timer: AsyncFd<Timer>,
+        timer: AsyncFd<Descriptor>,
         at: Option<Instant>,
     },
     Runtime(Pin<Box<tokio::time::Sleep>>),
-}
-
-/// The descriptor of a timer.
-#[derive(Debug)]
-pub struct Timer(OwnedFd);
-
-impl AsRawFd for Timer {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
 }
 
 impl Alarm {
@@ -44,11 +34,8 @@ impl Alarm {
             return Ok(Self::Runtime(Box::pin(tokio::time::sleep(Duration::ZERO))));
         }
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-        let timer = Timer(rustix::time::timerfd_create(
-            TimerfdClockId::Monotonic,
-            flags,
-        )?);
-        let timer = register(timer)?;
+        let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        let timer = register(timer, Interest::READABLE)?;
         Ok(Self::Kernel { timer, at: None })
     }
 
@@ -67,14 +54,14 @@ impl Alarm {
                 // One that is earlier stays: it costs a wake-up, as setting it anew costs a call.
                 if set.is_none_or(|set| at < set || set <= now) {
                     let after = (at - now).max(GRAIN);
-                    set_timer(&timer.get_ref().0, after);
+                    set_timer(timer.get_ref(), after);
                     *set = Some(now + after);
                 }
                 match timer.poll_read_ready(cx) {
                     Poll::Pending => Poll::Pending,
                     Poll::Ready(Ok(mut ready)) => {
                         ready.clear_ready();
-                        let _ = rustix::io::read(&timer.get_ref().0, &mut [0; 8]);
+                        let _ = rustix::io::read(timer.get_ref(), &mut [0; 8]);
                         *set = None;
                         Poll::Ready(())
                     }
@@ -86,7 +73,7 @@ impl Alarm {
     }
 }
 
-fn set_timer(timer: &OwnedFd, after: Duration) {
+fn set_timer(timer: &Descriptor, after: Duration) {
     let value = Itimerspec {
         it_interval: Timespec::default(),
         it_value: Timespec {
@@ -96,11 +83,4 @@ fn set_timer(timer: &OwnedFd, after: Duration) {
     };
     rustix::time::timerfd_settime(timer, TimerfdTimerFlags::empty(), &value)
         .expect("a timer takes any time from now on");
-}
-
-#[allow(unsafe_code)]
-fn register(timer: Timer) -> io::Result<AsyncFd<Timer>> {
-    // SAFETY: `Timer` owns its descriptor, always names the same one and is never taken out of the
-    // `AsyncFd`, so the descriptor outlives its registration.
-    Ok(unsafe { AsyncFd::register_with_interest(timer, Interest::READABLE) }?)
 }

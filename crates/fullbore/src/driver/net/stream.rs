@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
-use fullbore_tcp::connection::{Info, State};
+use fullbore_tcp::connection::{Agreed, Info, State};
 
 use super::{Net, info, io_error};
 use crate::driver::stream::Tunnel;
@@ -109,6 +109,13 @@ impl Connection {
     #[must_use]
     pub fn info(&self) -> Option<Info> {
         self.net.lock().stack.info(self.id)
+    }
+
+    /// What the handshake agreed.
+    #[must_use]
+    pub fn agreed(&self) -> Option<Agreed> {
+        let shared = self.net.lock();
+        Some(*shared.stack.connection(self.id)?.agreed())
     }
 
     /// The peer's address.
