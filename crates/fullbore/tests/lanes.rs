@@ -195,3 +195,85 @@ fn a_lane_whose_server_hangs_is_left_and_what_it_does_later_changes_nothing() {
     }
     assert!(fs::read(sshd.folder.file("target")).unwrap() == content);
 }
+
+/// How a copy ends whose servers are all ended by a signal in the middle of it.
+fn end_servers_during(content: &[u8], is_up: bool, caps: Caps) -> Option<String> {
+    let folder = Folder::new("ends");
+    let pids = folder.file("pids");
+    let script = format!(
+        "#!/bin/sh\necho $$ >> {}\nexec /usr/lib/openssh/sftp-server\n",
+        pids.display()
+    );
+    let server = folder.write("server", script.as_bytes());
+    fs::set_permissions(&server, fs::Permissions::from_mode(0o755)).unwrap();
+    let sshd = start_sshd_with(&format!("Subsystem sftp {}", server.display()))?;
+    let here = folder.write("source", content);
+    let there = sshd.folder.write("source", content);
+    let watch = Watch::default();
+    let script = Script::default();
+    run(async {
+        let port = long_path(sshd.port).await;
+        let host = host(&sshd.folder, port, &[]);
+        let context = context(&script);
+        let sftp = connect(&host, &context).await.unwrap();
+        let reconnect = Reconnect::new(&host, &context, sftp.connection());
+        let connection = sftp.connection().clone();
+        let remote = SftpSide::new(sftp, "there:").with_lanes(reconnect, caps);
+        let local = LocalSide::new();
+        let end = async {
+            // Much is under way by then.
+            loop {
+                let stats = connection.stats();
+                let moved = stats.channel_bytes_sent + stats.channel_bytes_received;
+                if moved > content.len() as u64 / 3 {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+            for pid in fs::read_to_string(&pids).unwrap().lines() {
+                std::process::Command::new("kill")
+                    .arg(pid)
+                    .status()
+                    .unwrap();
+            }
+        };
+        let copy = async {
+            let path = |path: &std::path::Path| path.as_os_str().as_bytes().to_vec();
+            if is_up {
+                let target = path(&sshd.folder.file("target"));
+                let run = Run::new(&remote, &target, false, Options::default(), &watch);
+                let run = run.await.unwrap();
+                run.copy_from(&local, &[path(&here)]).await;
+            } else {
+                let target = path(&folder.file("target"));
+                let run = Run::new(&local, &target, false, Options::default(), &watch);
+                let run = run.await.unwrap();
+                run.copy_from(&remote, &[path(&there)]).await;
+            }
+        };
+        let both = async { tokio::join!(end, copy) };
+        // Far below what a server may be silent.
+        let ended = tokio::time::timeout(Duration::from_secs(30), both).await;
+        assert!(ended.is_ok(), "it waits for a server that is gone");
+    });
+    Some(watch.0.borrow().join("\n"))
+}
+
+#[test]
+fn a_copy_whose_server_was_ended_ends_at_once() {
+    for is_up in [true, false] {
+        for channels in [1, 10] {
+            let caps = Caps {
+                channels,
+                connections: 1,
+            };
+            let Some(said) = end_servers_during(&bytes(LEN), is_up, caps) else {
+                return;
+            };
+            assert!(
+                said.contains("the SFTP server ended"),
+                "{is_up} {channels}: {said}"
+            );
+        }
+    }
+}

@@ -5,6 +5,8 @@ use fullbore::config::text::base64_encode;
 use fullbore::path::{Evidence, Interval, Limit, Totals};
 use fullbore::transfer::{Event, Summary};
 
+use super::watched::Silence;
+
 /// An object that is written field by field.
 pub(crate) struct Object(String);
 
@@ -170,6 +172,21 @@ pub(super) fn path(place: &str, interval: &Interval) -> String {
         shares.raw(kind.name(), share(*thousandths));
     }
     object.raw("shares", shares.end()).line()
+}
+
+/// That a place does not answer, or does again.
+pub(super) fn silence(place: &str, silence: Silence) -> String {
+    let (event, lasted) = match silence {
+        Silence::Began(lasted, _) => ("silent", lasted),
+        Silence::Ended(lasted) => ("answering", lasted),
+    };
+    let mut object = Object::new(event);
+    object.text("place", place);
+    object.raw("seconds", lasted.as_secs());
+    if let Silence::Began(_, patience) = silence {
+        object.raw("given_up_after_seconds", patience.as_secs());
+    }
+    object.line()
 }
 
 /// What limited in all: fields of the summary.

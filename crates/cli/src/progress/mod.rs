@@ -16,7 +16,7 @@ use crate::output;
 use crate::plan::{CopyPlan, Report};
 use bar::Bar;
 pub(crate) use json::Object;
-use watched::Watched;
+use watched::{Silence, Watched};
 
 /// Watches a copy for a person or a program.
 pub(crate) struct Progress {
@@ -61,10 +61,37 @@ impl Progress {
                 output::print(&json::path(&place, &interval));
             }
         }
+        let silences = self.connections.borrow_mut().silences();
+        for (place, silence) in silences {
+            self.tell_silence(&place, silence);
+        }
         if let Some(bar) = &self.bar {
             let mut bar = bar.borrow_mut();
             bar.limit(self.connections.borrow().limit());
             draw(&mut bar);
+        }
+    }
+
+    /// Says that a place does not answer, and when it does again.
+    fn tell_silence(&self, place: &str, silence: Silence) {
+        match self.report {
+            Report::Quiet => {}
+            Report::Json => output::print(&json::silence(place, silence)),
+            Report::Person => {
+                let place = place.trim_end_matches([':', '/']);
+                let place = escape_for_display(place.as_bytes());
+                self.say(&match silence {
+                    Silence::Began(lasted, patience) => format!(
+                        "fullbore: {place}: no answer for {} s; given up after {} s",
+                        lasted.as_secs(),
+                        patience.as_secs()
+                    ),
+                    Silence::Ended(lasted) => format!(
+                        "fullbore: {place}: no longer silent, after {} s",
+                        lasted.as_secs()
+                    ),
+                });
+            }
         }
     }
 

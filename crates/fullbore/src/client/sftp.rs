@@ -403,6 +403,14 @@ impl Sftp {
             .look(|state, ch| state.session.conn().remote_window_peak(ch))
     }
 
+    /// For how long the server has not answered, and how long it may be silent; `None` while nothing is
+    /// waited for.
+    #[must_use]
+    pub fn silence(&self) -> Option<(Duration, Duration)> {
+        let now = self.connection().now();
+        self.lane.with(|lane| lane.silence(now))
+    }
+
     /// Whether the session is over.
     #[must_use]
     pub fn is_over(&self) -> bool {

@@ -115,6 +115,15 @@ impl SftpSide {
         self.fleet.sessions_most()
     }
 
+    /// For how long a session has waited for an answer, and how long it will: of that which has waited
+    /// longest. `None` where none waits.
+    #[must_use]
+    pub fn silence(&self) -> Option<(Duration, Duration)> {
+        let extra = self.fleet.extra();
+        let sessions = extra.iter().map(|session| session.sftp.silence());
+        sessions.chain([self.sftp.silence()]).flatten().max()
+    }
+
     /// Moves a span over one lane, or over several where it is long.
     async fn move_span(
         &self,

@@ -66,6 +66,8 @@ pub enum Error {
     },
     /// The server has been silent for this long while requests waited for it.
     Silent(Duration),
+    /// The server has not answered a request for this long, while it answered later ones.
+    Unanswered(Duration),
     /// The byte stream ended while requests were outstanding.
     Closed,
     /// The caller broke the contract; never caused by the peer.
@@ -87,6 +89,11 @@ impl fmt::Display for Error {
                 f,
                 "SFTP server silent for {} s while the SSH connection answers; \
                  it is stopped, or its disk hangs",
+                time.as_secs()
+            ),
+            Self::Unanswered(time) => write!(
+                f,
+                "the SFTP server left a request unanswered for {} s while it answered others",
                 time.as_secs()
             ),
             Self::Closed => f.write_str("the SFTP server ended the session"),

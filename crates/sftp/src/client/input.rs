@@ -297,6 +297,8 @@ impl Client {
     fn end_request(&mut self, now: Instant, id: u32, len: u32) {
         if let Some(sent) = self.table.sent(id) {
             self.pipeline.on_reply(now, sent);
+            let timeout = self.config.reply_timeout;
+            self.overdue.on_answer(now, sent, timeout);
         }
         self.table.remove(id);
         self.pipeline.on_answered(now, len);
@@ -306,6 +308,8 @@ impl Client {
     fn end_call(&mut self, now: Instant, id: u32) {
         if let Some(sent) = self.table.sent(id) {
             self.pipeline.on_reply(now, sent);
+            let timeout = self.config.reply_timeout;
+            self.overdue.on_answer(now, sent, timeout);
         }
         self.table.remove(id);
     }

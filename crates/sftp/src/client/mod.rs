@@ -19,6 +19,7 @@ mod error;
 mod get;
 mod input;
 mod output;
+mod overdue;
 mod pipeline;
 mod put;
 mod request_len;
@@ -41,6 +42,7 @@ pub use server_info::ServerInfo;
 
 use bulk::{Bulk, Bulks, Direction};
 use config::{BULKS_MAX, QUEUE_BYTES_MAX, REPLY_BYTES_MAX, REQUEST_LEN_MIN, REQUESTS_RESERVED};
+use overdue::Overdue;
 use pipeline::Pipeline;
 use request_len::RequestLen;
 use table::{Expect, Purpose, Table};
@@ -141,6 +143,7 @@ pub struct Client {
     events: VecDeque<Event>,
     /// When something last arrived, or work began while there was none.
     quiet_since: Instant,
+    overdue: Overdue,
     error: Option<Error>,
     stats: Stats,
 }
@@ -171,6 +174,7 @@ impl Client {
             replies_bytes: 0,
             events: VecDeque::new(),
             quiet_since: Instant::ZERO,
+            overdue: Overdue::default(),
             error: None,
             stats: Stats::default(),
         }
@@ -361,7 +365,7 @@ impl Client {
         let taken = queue.push(&self.scratch);
         debug_assert_eq!(taken, self.scratch.len(), "the limit was checked");
         if was_idle {
-            self.quiet_since = now;
+            self.on_busy(now);
         }
         self.stats.requests += 1;
         Ok(id)
@@ -459,7 +463,7 @@ impl Client {
             .insert(bulk)
             .ok_or(Error::ApiMisuse("more transfers than BULKS_MAX"))?;
         if was_idle {
-            self.quiet_since = now;
+            self.on_busy(now);
         }
         // An empty range is done at once.
         self.settle(id);
@@ -529,21 +533,52 @@ impl Client {
     /// When [`Client::handle_timeout`] has something to do.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        (self.error.is_none() && self.is_started && self.is_busy())
-            .then(|| self.quiet_since + self.patience())
+        let silent_at = self.quiet_since + self.patience();
+        let look_at = self.overdue.look_at();
+        self.is_awaited()
+            .then(|| look_at.map_or(silent_at, |at| at.min(silent_at)))
     }
 
-    /// Fails the session when the server has been silent for too long.
+    /// Fails the session when the server has been silent for too long, or has forgotten a request.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if self.poll_timeout().is_none_or(|at| now < at) {
+        if !self.is_awaited() {
             return;
         }
         if self.replies_bytes >= REPLY_BYTES_MAX {
             // Not the server's silence: its replies wait for the caller.
-            self.quiet_since = now;
+            self.on_busy(now);
             return;
         }
-        self.fail(Error::Silent(self.patience()));
+        let timeout = self.config.reply_timeout;
+        if now >= self.quiet_since + self.patience() {
+            self.fail(Error::Silent(self.patience()));
+        } else if let Some(limit) = self.overdue.look(now, timeout)
+            && self.table.is_any_made_before(limit)
+        {
+            self.fail(Error::Unanswered(timeout));
+        }
+    }
+
+    /// For how long nothing has come from the server that is waited for, and how long that may be; `None`
+    /// while nothing is waited for.
+    #[must_use]
+    pub fn silence(&self, now: Instant) -> Option<(Duration, Duration)> {
+        self.is_awaited().then(|| {
+            (
+                now.saturating_duration_since(self.quiet_since),
+                self.patience(),
+            )
+        })
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.error.is_none() && self.is_started && self.is_busy()
+    }
+
+    /// Something is waited for from now on.
+    fn on_busy(&mut self, now: Instant) {
+        self.quiet_since = now;
+        self.overdue.start();
     }
 
     /// Counts the server's silence from now: what was asked before waited on this side.

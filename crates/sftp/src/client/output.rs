@@ -54,7 +54,7 @@ impl Client {
 
     fn start_session(&mut self, now: Instant) {
         self.is_started = true;
-        self.quiet_since = now;
+        self.on_busy(now);
         let mut init = Vec::with_capacity(9);
         encode_init(&mut init, VERSION);
         // In front of requests that are to be pipelined behind it.

@@ -169,6 +169,19 @@ impl Table {
         (!purpose.is_slow()).then(|| self.slots[index_of(id)].sent)
     }
 
+    /// Whether a request made before `limit` is outstanding, but for those that may rightly take long
+    /// and those that nobody waits for. O(requests).
+    pub(super) fn is_any_made_before(&self, limit: Instant) -> bool {
+        self.slots.iter().any(|slot| {
+            slot.sent < limit
+                && match slot.purpose {
+                    Some(Purpose::Call { slow, .. }) => !slow,
+                    Some(Purpose::Limits | Purpose::Read { .. } | Purpose::Write { .. }) => true,
+                    Some(Purpose::Forgotten { .. }) | None => false,
+                }
+        })
+    }
+
     /// Ends the request `id`.
     pub(super) fn remove(&mut self, id: u32) -> Option<Purpose> {
         let purpose = self.slot_mut(id)?.purpose.take()?;

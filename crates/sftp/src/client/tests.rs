@@ -983,6 +983,61 @@ fn a_silent_server_is_named_and_a_working_one_is_not() {
     assert_eq!(client.poll_timeout(), None);
 }
 
+/// Asks once for something that is never answered and then, each 10 s, for something that is; how long
+/// until the session is given up, if it is within ten minutes.
+fn forgotten(request: &Request<'_>, is_wanted: bool) -> Option<Duration> {
+    let mut bench = Bench::new(Peer::new(1, Vec::new()), 0);
+    bench.run().expect("VERSION");
+    let client = &mut bench.client;
+    let id = client.request(NOW, request).expect("room");
+    if !is_wanted {
+        client.forget(id);
+    }
+    for tenth in 1..60 {
+        let now = NOW + Duration::from_secs(10) * tenth;
+        let Ok(other) = client.request(now, &Request::Stat { path: b"f" }) else {
+            let timeout = Config::default().reply_timeout;
+            assert_eq!(client.error(), Some(&Error::Unanswered(timeout)));
+            return Some(now - NOW);
+        };
+        let reply = encoded(other.0, &Reply::Attrs(Attrs::EMPTY));
+        let taken = client.handle_input(now, &reply, &mut bench.local);
+        assert_eq!(taken, Ok(reply.len()));
+        assert!(client.take_reply(other).is_some());
+        if let Some(at) = client.poll_timeout() {
+            client.handle_timeout(at.min(now + Duration::from_secs(9)));
+        }
+    }
+    None
+}
+
+#[test]
+fn a_request_that_is_forgotten_while_others_are_answered_ends_the_session() {
+    let close = Request::Close { handle: b"h" };
+    let given_up = forgotten(&close, true).expect("not waited for for ever");
+    let (least, most) = (Duration::from_secs(60), Duration::from_secs(120));
+    assert!((least..most).contains(&given_up), "{given_up:?}");
+    assert_eq!(forgotten(&close, false), None, "nobody waits for it");
+    let fsync = Request::Fsync { handle: b"h" };
+    assert_eq!(forgotten(&fsync, true), None, "it may take long");
+}
+
+#[test]
+fn silence_is_told_while_something_is_waited_for() {
+    let (mut client, mut local, id) = reading();
+    let patience = Config::default().reply_timeout;
+    let later = NOW + Duration::from_secs(10);
+    assert_eq!(
+        client.silence(later),
+        Some((Duration::from_secs(10), patience))
+    );
+    let bytes = encoded(id, &Reply::Data(b"x"));
+    let _ = client.handle_input(later, &bytes[..1], &mut local);
+    assert_eq!(client.silence(later), Some((Duration::ZERO, patience)));
+    let bench = Bench::new(Peer::new(1, Vec::new()), 0);
+    assert_eq!(bench.client.silence(later), None, "nothing was sent");
+}
+
 #[test]
 fn work_that_may_take_long_has_its_own_deadline() {
     let mut bench = Bench::new(Peer::new(1, Vec::new()), 0);
