@@ -112,7 +112,28 @@ fn both_may_open_at_once() {
     assert_eq!(script.connection.state(), State::SynReceived);
     script.sends("S. 0:1 ack 1 mss 1000 sackok");
     script.gets("S. 0:1 ack 1 mss 1000 sackok");
-    assert!(script.connection.state() != State::Closed);
+    assert_eq!(script.connection.state(), State::Established);
+    script.sends(". 1:1 ack 1");
+    script.sends_nothing();
+}
+
+#[test]
+fn a_syn_that_acknowledges_nothing_of_ours_does_not_end_an_opening_by_both() {
+    for again in ["S 0:1 mss 1000", "S. 0:1 ack 2 mss 1000"] {
+        let mut script = after_syn(config());
+        script.gets("S 0:1 mss 1000");
+        script.sends("S. 0:1 ack 1");
+        script.gets(again);
+        assert_eq!(script.connection.state(), State::SynReceived);
+        script.sends("S. 0:1 ack 1");
+    }
+}
+
+#[test]
+fn an_opening_by_both_ends_with_a_plain_acknowledgement_too() {
+    let mut script = after_syn(config());
+    script.gets("S 0:1 mss 1000");
+    script.sends("S. 0:1 ack 1");
     script.gets(". 1:1 ack 1");
     assert_eq!(script.connection.state(), State::Established);
 }

@@ -22,7 +22,7 @@ pub const CHALLENGES_MAX: u32 = 10;
 /// See [`CHALLENGES_MAX`].
 pub const CHALLENGE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Time-outs in a row of a SYN before the peer is given up: 1 + 2 + ... + 64 s.
+/// Time-outs in a row of a SYN before the peer is given up: 1 + 2 + ... + 32 + 60 s.
 pub const SYN_TIMEOUTS_MAX: u32 = 6;
 
 /// Time-outs in a row before an established peer is given up, unless a user timeout says otherwise

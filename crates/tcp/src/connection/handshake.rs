@@ -123,6 +123,7 @@ impl Connection {
         connection.remote_initial = accepted.remote_initial;
         connection.agreed = accepted.agreed;
         connection.receiver.set_edge(1 + accepted.told_window);
+        connection.last_ack_sent = 1;
         // The SYN left while the listener had the connection.
         connection.sender.recovery_mut().start_at(1);
         if let Some(rtt) = accepted.rtt {
@@ -232,12 +233,23 @@ impl Connection {
     }
 
     /// RFC 9293 3.10.7.4, fourth: a SYN on a connection that has one. It is a challenge, never
-    /// obeyed (RFC 5961 section 4); the handshake's own SYN, come twice, is answered again.
-    pub(super) fn handle_syn_again(&mut self, now: Instant, position: Option<u64>) {
-        if self.state == State::SynReceived && position == Some(0) {
-            self.pending.is_syn = true;
-        } else {
+    /// obeyed (RFC 5961 section 4). The handshake's own SYN, come twice, is answered again; with the
+    /// acknowledgement of ours it is what ends the opening by both (figure 8 of RFC 9293): were it
+    /// answered by a SYN, two ends would answer each other for ever.
+    pub(super) fn handle_syn_again(
+        &mut self,
+        now: Instant,
+        segment: &Segment<'_>,
+        position: Option<u64>,
+    ) {
+        let header = &segment.header;
+        if self.state != State::SynReceived || position != Some(0) {
             self.challenge(now);
+        } else if header.flags.has(Flags::ACK) && header.ack == self.local_initial.at(1) {
+            let _ = self.handle_ack(now, segment, 0);
+            self.acks.demand();
+        } else {
+            self.pending.is_syn = true;
         }
     }
 }

@@ -48,7 +48,7 @@ impl Connection {
             return;
         }
         if header.flags.has(Flags::SYN) {
-            self.handle_syn_again(now, position);
+            self.handle_syn_again(now, segment, position);
             return;
         }
         let Some(position) = acceptable else {
@@ -181,7 +181,12 @@ impl Connection {
     }
 
     /// RFC 9293 3.10.7.4, fifth. Returns whether the rest of the segment counts.
-    fn handle_ack(&mut self, now: Instant, segment: &Segment<'_>, position: u64) -> bool {
+    pub(super) fn handle_ack(
+        &mut self,
+        now: Instant,
+        segment: &Segment<'_>,
+        position: u64,
+    ) -> bool {
         let header = &segment.header;
         let (una, nxt) = (self.snd_una(), self.snd_nxt());
         let ack = self.local_initial.position(header.ack, una);

@@ -166,3 +166,31 @@ fn a_stray_segment_is_refused_as_the_rfc_says() {
     assert_eq!((without.seq, without.ack), (Seq::new(0), Seq::new(103)));
     assert!(stray(Flags::RST, b"").is_none());
 }
+
+/// Two ends that open at once: figure 8 of RFC 9293, whose SYNs cross.
+#[test]
+fn two_ends_that_open_at_once_agree_and_stop_to_talk() {
+    let now = Instant::ZERO;
+    let mut ends = [10, 20].map(|initial| {
+        let config = Config::default();
+        Connection::connect(now, config, Seq::new(initial))
+    });
+    let mut buffers = [[0; 100]; 2];
+    for round in 0..4 {
+        // Both speak before either hears.
+        let mut sent = [0; 2];
+        for (i, end) in ends.iter_mut().enumerate() {
+            let transmit = end.poll_transmit(now, &mut buffers[i]);
+            sent[i] = transmit.map_or(0, |t| t.len);
+            assert!(end.poll_transmit(now, &mut [0; 100]).is_none());
+        }
+        assert_eq!(sent[0] > 0, round < 3, "SYN, SYN+ACK, ACK, and no more");
+        for (i, len) in sent.into_iter().enumerate().filter(|&(_, len)| len > 0) {
+            let segment = Segment::parse(&buffers[i][..len], crate::segment::Pseudo::Unchecked);
+            ends[1 - i].handle_segment(now, &segment.expect("it is ours"), false);
+        }
+    }
+    for end in &ends {
+        assert_eq!(end.state(), State::Established);
+    }
+}

@@ -90,6 +90,20 @@ fn accepted(heard: Heard) -> Connection {
     }
 }
 
+/// RFC 7323 4.3: our SYN acknowledged the peer's, so a timestamp of what follows it is taken.
+#[test]
+fn the_timestamp_that_ends_a_handshake_is_echoed() {
+    let mut listener = listener(4);
+    let answer = reply(hear(&mut listener, at(1), 1, syn(true)));
+    assert_eq!(answer.options.timestamps.map(|t| t.echo), Some(9));
+    let mut connection = accepted(hear(&mut listener, at(2), 1, ack_of(&answer)));
+    assert_eq!(connection.write(b"x"), Ok(1));
+    let mut out = [0; 1500];
+    let sent = connection.poll_transmit(at(2), &mut out).expect("data");
+    let segment = Segment::parse(&out[..sent.len], Pseudo::Unchecked).expect("ours");
+    assert_eq!(segment.header.options.timestamps.map(|t| t.echo), Some(10));
+}
+
 #[test]
 fn a_handshake_ends_in_a_connection_with_what_was_agreed() {
     let mut listener = listener(4);
