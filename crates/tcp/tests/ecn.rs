@@ -36,7 +36,9 @@ fn an_echo_halves_the_window_once_per_round_trip_and_says_so() {
     script.sends_nothing();
     script.gets(".E 1:1 ack 4001");
     assert_eq!(script.connection.info().snd_cwnd, 5000);
+    // RFC 3168 6.1.2: an echo makes the window no larger.
     script.gets(".E 1:1 ack 7001");
+    assert_eq!(script.connection.info().snd_cwnd, 5000);
     script.sends(".W 10001:11001");
     let lines = script.drain();
     assert!(
@@ -45,6 +47,46 @@ fn an_echo_halves_the_window_once_per_round_trip_and_says_so() {
             .all(|l| l.flags == fullbore_tcp::segment::Flags::ACK)
     );
     assert_eq!(script.connection.info().recovery.retransmissions, 0);
+}
+
+/// Said once for each reduction: a second notice could hide a mark that came between.
+#[test]
+fn a_reduction_is_told_once_and_the_next_one_again() {
+    let mut script = established();
+    script.write(40_000);
+    let _ = script.drain();
+    script.wait(100);
+    script.gets(".E 1:1 ack 6001");
+    script.sends(".W 10001:11001");
+    script.gets(".E 1:1 ack 7001");
+    script.sends(". 11001:12001");
+    // All that was sent before the reduction is acknowledged: an echo is a new one.
+    script.wait(50);
+    script.gets(".E 1:1 ack 12001");
+    script.sends(".W 12001:13001");
+}
+
+#[test]
+fn a_loss_is_told_with_the_next_new_data_and_not_with_what_is_sent_again() {
+    let mut script = established();
+    script.write(20_000);
+    let _ = script.drain();
+    assert!(script.is_ect);
+    script.wait(100);
+    script.gets(". 1:1 ack 1 sack 1001:9001");
+    script.sends(". 1:1001");
+    assert!(!script.is_ect, "RFC 3168 6.1.5");
+    script.sends(".W 10001:11001");
+    assert!(script.is_ect);
+}
+
+#[test]
+fn a_probe_that_repeats_a_segment_may_not_be_marked() {
+    let mut script = established();
+    script.write(2000);
+    assert_eq!(script.drain().len(), 2);
+    script.sends_after(200, "P. 1001:2001");
+    assert!(!script.is_ect);
 }
 
 #[test]

@@ -242,8 +242,16 @@ impl Connection {
         let is_syn = header.flags.has(Flags::SYN);
         let is_ece = self.agreed.is_ecn && header.flags.has(Flags::ECE) && !is_syn;
         let outcome = self.sender.on_ack(now, &ack, is_ece);
-        self.ecn.is_cwr_due |= is_ece;
+        if outcome.is_mark_answered || outcome.has_entered || outcome.is_probe_repaired {
+            self.on_window_reduced();
+        }
         self.after_ack(now, &outcome);
+    }
+
+    /// RFC 3168 6.1.2: for whatever reason it was, the peer learns it with the next new data. Once for
+    /// each time: a second notice could hide a mark that came between.
+    pub(super) const fn on_window_reduced(&mut self) {
+        self.ecn.is_cwr_due = self.agreed.is_ecn;
     }
 
     fn after_ack(&mut self, now: Instant, outcome: &Outcome) {

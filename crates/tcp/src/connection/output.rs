@@ -75,7 +75,7 @@ impl Connection {
             None if self.snd_nxt() == 0 => self.sender.on_sent(now, 1),
             None => {}
         }
-        Some(self.emit_stream(now, &(0..1), out))
+        Some(self.emit_stream(now, &(0..1), false, out))
     }
 
     fn transmit_stream(&mut self, now: Instant, out: &mut [u8]) -> Option<Transmit> {
@@ -135,11 +135,7 @@ impl Connection {
     fn emit_again(&mut self, now: Instant, id: Id, out: &mut [u8]) -> Transmit {
         let range = self.sender.recovery().board().record(id).range();
         self.sender.on_retransmitted(now, id);
-        let transmit = self.emit_stream(now, &range, out);
-        Transmit {
-            is_ect: false,
-            ..transmit
-        }
+        self.emit_stream(now, &range, false, out)
     }
 
     fn may_leave(&mut self, now: Instant, len: u64) -> bool {
@@ -180,7 +176,7 @@ impl Connection {
         self.sender.on_sent(now, len);
         self.timers.disarm(Timer::Persist as usize);
         self.stats.bytes_sent += u64::from(len);
-        self.emit_stream(now, &(start..start + u64::from(len)), out)
+        self.emit_stream(now, &(start..start + u64::from(len)), true, out)
     }
 
     /// How much new data may leave, as far as the stream, the peer's window and the scoreboard are
@@ -248,7 +244,7 @@ impl Connection {
         let id = self.cut_to_size(Scoreboard::last_not_sacked)?;
         let range = self.sender.recovery().board().record(id).range();
         self.sender.on_probe_sent(now, Some(id));
-        Some(self.emit_stream(now, &range, out))
+        Some(self.emit_stream(now, &range, false, out))
     }
 
     /// RFC 8899: a larger segment of new data, while nothing else goes on.
@@ -327,8 +323,15 @@ impl Connection {
         self.emit(&header, out, 0)
     }
 
-    /// The segment with the positions of `range`: SYN, data, FIN as they fall into it.
-    fn emit_stream(&mut self, now: Instant, range: &Range<u64>, out: &mut [u8]) -> Transmit {
+    /// The segment with the positions of `range`: SYN, data, FIN as they fall into it. `is_new`: for
+    /// the first time, so that it may be marked and say that we slowed down (RFC 3168 6.1.5).
+    fn emit_stream(
+        &mut self,
+        now: Instant,
+        range: &Range<u64>,
+        is_new: bool,
+        out: &mut [u8],
+    ) -> Transmit {
         let is_syn = range.start == 0;
         let data_end = range.end.min(self.outbox.end()).max(1);
         let data = range.start.max(1).min(data_end)..data_end;
@@ -342,7 +345,6 @@ impl Connection {
         if is_syn {
             flags = flags | self.ecn_offer(is_first);
         }
-        let is_new = range.end == self.snd_nxt() && !is_syn;
         if is_new && core::mem::take(&mut self.ecn.is_cwr_due) {
             flags = flags | Flags::CWR;
         }
@@ -359,7 +361,7 @@ impl Connection {
             self.timers.disarm(Timer::DelayedAck as usize);
         }
         Transmit {
-            is_ect: self.agreed.is_ecn && payload_len > 0,
+            is_ect: self.agreed.is_ecn && is_new && payload_len > 0,
             ..self.emit(&header, out, payload_len)
         }
     }

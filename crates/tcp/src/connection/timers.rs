@@ -105,7 +105,11 @@ impl Connection {
         }
         while let Some(expired) = self.sender.on_deadline(now) {
             match expired {
-                Expired::Reordering { .. } => {}
+                Expired::Reordering { has_entered, .. } => {
+                    if has_entered {
+                        self.on_window_reduced();
+                    }
+                }
                 Expired::Probe => self.pending.is_probe = true,
                 Expired::Retransmission { .. } => {
                     self.on_retransmission_timeout(now);
@@ -129,6 +133,7 @@ impl Connection {
             self.finish(Some(Error::TimedOut));
             return;
         }
+        self.on_window_reduced();
         if !is_handshake && self.mtu.on_timeout(now, backoff) {
             self.stats.black_holes += 1;
             self.sender.set_mss(self.send_mss());

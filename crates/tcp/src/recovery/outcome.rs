@@ -69,6 +69,8 @@ pub struct Outcome {
     pub has_left: bool,
     /// The last recovery was needless: its reduction is to be taken back.
     pub is_undone: bool,
+    /// The window was reduced since the path marked a packet.
+    pub is_mark_answered: bool,
     /// A tail loss probe repaired a loss: the window is to be reduced as for any.
     pub is_probe_repaired: bool,
 }

@@ -217,7 +217,7 @@ impl Sender {
         let flight = board.snd_nxt() - board.snd_una();
         let delivered_total = self.recovery.delivery().delivered();
         let controller = self.controller.get_mut();
-        let outcome = self.recovery.on_ack(now, ack, |lost| {
+        let mut outcome = self.recovery.on_ack(now, ack, |lost| {
             controller.on_lost(now, lost, delivered_total);
         });
         self.follow(now, &outcome, flight, in_network);
@@ -226,9 +226,10 @@ impl Sender {
             if self.recovery.phase() == Phase::Open {
                 let controller = self.controller.get_mut();
                 controller.on_congestion(now, flight, Cause::Ecn);
+                outcome.is_mark_answered = true;
             }
         }
-        self.tell_acked(now, &outcome);
+        self.tell_acked(now, &outcome, is_ece);
         self.advance_round();
         outcome
     }
@@ -283,12 +284,13 @@ impl Sender {
         only.is_some() && only == self.forgiven
     }
 
-    fn tell_acked(&mut self, now: Instant, outcome: &Outcome) {
+    fn tell_acked(&mut self, now: Instant, outcome: &Outcome, is_ece: bool) {
         let is_recovering = self.recovery.phase() != Phase::Open;
         let is_fast = matches!(self.recovery.phase(), Phase::Fast { .. });
         // RFC 5681 2 and 3042: a duplicate does not change the window; in recovery, PRR does.
-        // The one that ends a recovery leaves the window at its aim.
-        let is_held = is_fast || outcome.has_left || outcome.applied.acked_bytes == 0;
+        // The one that ends a recovery leaves the window at its aim. RFC 3168 6.1.2: one that echoes a
+        // mark makes it no larger.
+        let is_held = is_fast || outcome.has_left || outcome.applied.acked_bytes == 0 || is_ece;
         if is_held && self.controller.get().uses_prr() {
             return;
         }

@@ -110,6 +110,8 @@ impl Line {
 pub struct Script {
     pub connection: Connection,
     pub now: Instant,
+    /// Whether the path may mark the segment that left last.
+    pub is_ect: bool,
     out: Vec<u8>,
 }
 
@@ -139,6 +141,7 @@ impl Script {
         Self {
             connection: Connection::connect(Instant::ZERO, config, OURS),
             now: Instant::ZERO,
+            is_ect: false,
             out: vec![0; 20_000],
         }
     }
@@ -256,6 +259,7 @@ impl Script {
     /// The next segment that leaves now.
     pub fn poll(&mut self) -> Option<Line> {
         let transmit = self.connection.poll_transmit(self.now, &mut self.out)?;
+        self.is_ect = transmit.is_ect;
         let segment = Segment::parse(&self.out[..transmit.len], Pseudo::Unchecked);
         let segment = segment.expect("it is ours");
         let header = &segment.header;
