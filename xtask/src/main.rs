@@ -14,7 +14,7 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   test [--no-install] [--only STEP]...   everything CI runs; installs what the tests need when it may
-                                         (steps: fmt clippy docs unit fuzz interop)
+                                         (steps: fmt clippy docs unit packetdrill fuzz interop)
   bench [--quick] [ARGS]...              the figures of benches/README.md, peers in the same run
   tidy                                   the repository's own rules (sizes, layering, words)
   help                                   this text

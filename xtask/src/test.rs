@@ -6,7 +6,15 @@ use std::process::{Command, Stdio};
 use crate::packages;
 use crate::steps::Runner;
 
-const STEPS: &[&str] = &["fmt", "clippy", "docs", "unit", "fuzz", "interop"];
+const STEPS: &[&str] = &[
+    "fmt",
+    "clippy",
+    "docs",
+    "unit",
+    "packetdrill",
+    "fuzz",
+    "interop",
+];
 
 struct Options {
     may_install: bool,
@@ -71,6 +79,9 @@ pub fn run(root: &Path, args: &[String]) -> Result<(), String> {
     if options.wants("unit") {
         unit(&mut runner);
     }
+    if options.wants("packetdrill") {
+        packetdrill(&mut runner);
+    }
     if options.wants("fuzz") {
         let args = "test --locked -p fullbore-fuzz-targets --test smoke -- --nocapture";
         let iterations = std::env::var("FUZZ_ITERATIONS").unwrap_or_else(|_| "20000".into());
@@ -94,6 +105,25 @@ pub fn run(root: &Path, args: &[String]) -> Result<(), String> {
 fn cargo(runner: &mut Runner<'_>, name: &str, args: &str, env: &[(&str, &str)]) -> bool {
     let args: Vec<&str> = args.split_whitespace().collect();
     runner.step(name, "cargo", &args, env)
+}
+
+/// The TCP engine behind packetdrill's interface plays its scripts. No script played is a failure, and
+/// so is a machine without Python.
+fn packetdrill(runner: &mut Runner<'_>) {
+    let build = "build --locked -p fullbore-packetdrill";
+    if !cargo(runner, "build", build, &[]) {
+        return;
+    }
+    let before = runner.counts.passed;
+    let args = [
+        "interop/packetdrill/run.py",
+        "--library",
+        "target/debug/libfullbore_packetdrill.so",
+    ];
+    runner.step("packetdrill", "python3", &args, &[]);
+    if runner.counts.passed == before {
+        runner.fail("no script was played".into());
+    }
 }
 
 /// The workspace's tests: by nextest when it is there, else by cargo's own runner.

@@ -3,7 +3,11 @@
 use super::{ENGINES, Source};
 
 /// The only folders with system calls of our own.
-const UNSAFE_FOLDERS: [&str; 2] = ["crates/fullbore/src/driver/", "crates/lab/src/driver/"];
+const UNSAFE_FOLDERS: [&str; 3] = [
+    "crates/fullbore/src/driver/",
+    "crates/lab/src/driver/",
+    "interop/packetdrill/src/driver/",
+];
 /// Lines above an `unsafe` in which its `SAFETY:` comment must stand.
 const SAFETY_LINES: usize = 6;
 
