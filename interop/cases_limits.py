@@ -124,8 +124,9 @@ def limit_receive_window(c):
 
 @case("limit-congestion", alone=True)
 def limit_congestion(c):
-    options = ("--rtt", "100ms", "--rate", "100mbit", "--loss", "1%", "--congestion", "cubic")
-    told = copied(c, serve_command(c), options, "--lanes", "1", "--connections", "1", c.file(2 * MIB), f"{FAR}:/up")
+    # Thousands of segments, so that chance loses about as many each time.
+    options = ("--rtt", "40ms", "--rate", "100mbit", "--loss", "1%", "--congestion", "cubic")
+    told = copied(c, serve_command(c), options, "--lanes", "1", "--connections", "1", c.file(5 * MIB), f"{FAR}:/up")
     evidence = named(told, "tcp_congestion")["evidence"]
     assert evidence["end"] == "local" and evidence["cwnd_bytes"] > 0, evidence
     lost = [event["evidence"]["lost"] for event in told if event.get("limit") == "tcp_congestion"]

@@ -38,6 +38,10 @@ const GROWTH_QUARTERS: u64 = 5;
 /// Loss that tells of a path at its limit, in millionths. Chosen: ten times what clean links lose.
 const LOST_PPM_MIN: u32 = 100;
 
+/// Quarters of an interval in which something stood unacknowledged, from which on loss explains late
+/// answers. Chosen: a far end that is slow by itself acknowledges at once, and TCP idles meanwhile.
+const RECOVERING_QUARTERS: u32 = 3;
+
 /// Rise of the round-trip time over its minimum that tells of a queue in the path, and the least
 /// rise that counts as one.
 const QUEUE_RTT_FRACTION: u32 = 4;
@@ -267,7 +271,7 @@ impl<'a> Between<'a> {
             return self.congestion();
         }
         if self.is_far_end_slow(lanes.remote_window) {
-            return self.far_end();
+            return self.late_end();
         }
         Limit::PeerWindow {
             window: lanes.remote_window,
@@ -297,7 +301,7 @@ impl<'a> Between<'a> {
             return self.congestion();
         }
         if self.is_reply_slow() {
-            return self.far_end();
+            return self.late_end();
         }
         self.requests()
     }
@@ -355,6 +359,14 @@ impl<'a> Between<'a> {
             outstanding: self.after.lanes.outstanding_bytes,
             pong: self.after.pong,
             flow: self.flow,
+        }
+    }
+
+    /// Something of an upload came back late: the far end's doing, unless TCP had to send again.
+    fn late_end(&self) -> Limit {
+        match self.is_recovering() {
+            true => self.congestion(),
+            false => self.far_end(),
         }
     }
 
@@ -423,6 +435,14 @@ impl<'a> Between<'a> {
             })
         };
         is_behind(self.before) && is_behind(self.after)
+    }
+
+    /// Whether segments were lost and something stood unacknowledged nearly all the time: what comes
+    /// back late stood behind a retransmission, not at a far end that has everything.
+    fn is_recovering(&self) -> bool {
+        let busy = |sample: &Sample| sample.tcp.and_then(|tcp| tcp.busy).unwrap_or_default();
+        let busy = busy(self.after).saturating_sub(busy(self.before));
+        self.lost_ppm() >= LOST_PPM_MIN && busy >= self.elapsed * RECOVERING_QUARTERS / 4
     }
 
     /// Whether so many bytes come back later than the path explains.

@@ -114,6 +114,25 @@ fn a_window_that_turns_around_once_per_round_trip_is_the_limit() {
 }
 
 #[test]
+fn answers_that_stood_behind_a_retransmission_are_late_by_tcp_s_doing() {
+    for wait in [Wait::PeerWindow, Wait::Replies] {
+        let of = |busy: u64, again: u64| {
+            let limit = upload(1_000_000, wait, |sample| {
+                sample.lanes.replies += 1;
+                tcp(sample).busy = Some(ms(busy));
+                tcp(sample).bytes_sent = Some(1_000_000);
+                tcp(sample).bytes_retrans = Some(again);
+            });
+            limit.kind()
+        };
+        assert_eq!(of(750, 100), LimitKind::TcpCongestion, "{wait:?}");
+        assert_eq!(of(750, 99), LimitKind::RemoteProcessing, "{wait:?}");
+        // All was acknowledged, and then it took its time.
+        assert_eq!(of(749, 100), LimitKind::RemoteProcessing, "{wait:?}");
+    }
+}
+
+#[test]
 fn no_credit_while_the_kernel_is_behind_is_tcp_s_doing() {
     let of = |is_app_limited| {
         let mut before = start();
