@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::limit::{End, Flow, Limit, LimitKind};
 use super::sample::Sample;
 use super::waits::{Wait, WaitTimes};
+use crate::driver::tcp_info::TcpInfo;
 
 /// Credit and replies that take up to so many round trips (in halves) to come back are the path's;
 /// later, the far end held on to them. Chosen: what is acknowledged in batches takes up to a third
@@ -41,6 +42,9 @@ const LOST_PPM_MIN: u32 = 100;
 /// Quarters of an interval in which something stood unacknowledged, from which on loss explains late
 /// answers. Chosen: a far end that is slow by itself acknowledges at once, and TCP idles meanwhile.
 const RECOVERING_QUARTERS: u32 = 3;
+
+/// Part of an interval, its inverse, without credit that makes windows the reason for what TCP was given.
+const FED_FRACTION: u32 = 8;
 
 /// Rise of the round-trip time over its minimum that tells of a queue in the path, and the least
 /// rise that counts as one.
@@ -212,7 +216,7 @@ impl<'a> Between<'a> {
             shares.add(self.congestion(), time);
             return;
         };
-        let since = |of: fn(&crate::driver::tcp_info::TcpInfo) -> Option<Duration>| {
+        let since = |of: fn(&TcpInfo) -> Option<Duration>| {
             let (before, after) = (of(&before), of(&after));
             after
                 .unwrap_or_default()
@@ -234,9 +238,26 @@ impl<'a> Between<'a> {
             self.closed_window()
         } else if self.is_used_up(buffer.unwrap_or(0)) {
             self.send_buffer()
+        } else if self.is_fed_by_windows() {
+            self.peer_window()
         } else {
             self.congestion()
         }
+    }
+
+    /// Whether a good part of the interval passed without credit, nothing was lost or queues, and TCP's
+    /// congestion window would hold all that windows let through: what it is given between two waits,
+    /// it paces at the rate at which it was fed before.
+    fn is_fed_by_windows(&self) -> bool {
+        let Some(tcp) = self.after.tcp else {
+            return false;
+        };
+        let lanes = &self.after.lanes;
+        let cwnd = u64::from(tcp.snd_cwnd) * u64::from(tcp.snd_mss);
+        self.waits.of(Wait::PeerWindow) >= self.elapsed / FED_FRACTION
+            && self.lost_ppm() < LOST_PPM_MIN
+            && !is_path_queueing(&tcp)
+            && lanes.remote_window.saturating_mul(lanes.busy as u64) <= cwnd
     }
 
     fn send_buffer(&self) -> Limit {
@@ -273,9 +294,13 @@ impl<'a> Between<'a> {
         if self.is_far_end_slow(lanes.remote_window) {
             return self.late_end();
         }
+        self.peer_window()
+    }
+
+    fn peer_window(&self) -> Limit {
         Limit::PeerWindow {
-            window: lanes.remote_window,
-            lanes: lanes.busy,
+            window: self.after.lanes.remote_window,
+            lanes: self.after.lanes.busy,
             flow: self.flow,
         }
     }
@@ -487,12 +512,10 @@ impl<'a> Between<'a> {
         let Some(tcp) = self.after.tcp else {
             return false;
         };
-        let min_rtt = tcp.min_rtt.unwrap_or(tcp.rtt);
-        let rise = tcp.rtt.saturating_sub(min_rtt);
-        if self.lost_ppm() >= LOST_PPM_MIN || rise > QUEUE_RTT_MIN.max(min_rtt / QUEUE_RTT_FRACTION)
-        {
+        if self.lost_ppm() >= LOST_PPM_MIN || is_path_queueing(&tcp) {
             return true;
         }
+        let min_rtt = tcp.min_rtt.unwrap_or(tcp.rtt);
         let Some(pong) = self.after.pong else {
             return false;
         };
@@ -501,6 +524,13 @@ impl<'a> Between<'a> {
         let queued = late.as_secs_f64() * self.flow.rate as f64;
         late > QUEUE_RTT_MIN.max(tcp.rttvar) && queued >= STANDING_QUEUE_BYTES as f64
     }
+}
+
+/// Whether the round-trip time is that of a queue in the path.
+fn is_path_queueing(tcp: &TcpInfo) -> bool {
+    let min_rtt = tcp.min_rtt.unwrap_or(tcp.rtt);
+    let rise = tcp.rtt.saturating_sub(min_rtt);
+    rise > QUEUE_RTT_MIN.max(min_rtt / QUEUE_RTT_FRACTION)
 }
 
 fn per_second(bytes: u64, time: Duration) -> u64 {

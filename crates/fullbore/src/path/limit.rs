@@ -237,6 +237,25 @@ impl Limit {
         }
     }
 
+    /// Bytes a second that moved under it, where that is part of the evidence.
+    pub(super) const fn rate(&self) -> Option<u64> {
+        match self {
+            Self::PeerWindow { flow, .. }
+            | Self::CreditBudget { flow, .. }
+            | Self::RequestsOutstanding { flow, .. }
+            | Self::TcpReceiveWindow { flow, .. }
+            | Self::TcpCongestion { flow, .. }
+            | Self::SendBuffer { flow, .. }
+            | Self::RemoteProcessing { flow, .. } => Some(flow.rate),
+            Self::Cpu { .. }
+            | Self::DiskRead { .. }
+            | Self::DiskWrite { .. }
+            | Self::RemoteSilent { .. }
+            | Self::RateLimit { .. }
+            | Self::Nothing => None,
+        }
+    }
+
     /// The figures, for programs.
     #[must_use]
     pub fn evidence(&self) -> List {

@@ -68,8 +68,8 @@ impl Interval {
 /// What limited during a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// For each limit that held: how long, and its evidence from the interval in which it held longest,
-    /// the last of about equal ones.
+    /// For each limit that held: how long, and its evidence from the interval in which it held longest;
+    /// of about equal ones the last in which not much less moved.
     held: Vec<Held>,
 }
 
@@ -110,7 +110,11 @@ impl Totals {
         match known {
             Some(held) => {
                 held.time += more.time;
-                if more.longest * whole >= held.longest * nearly {
+                let is_longer = more.longest * nearly > held.longest * whole;
+                let is_equal = more.longest * whole >= held.longest * nearly;
+                // What is left at the end of a file says little about the rest of it.
+                let is_as_fast = more.limit.rate() >= held.limit.rate().map(|rate| rate / 2);
+                if is_longer || is_equal && is_as_fast {
                     held.limit = more.limit;
                     held.longest = held.longest.max(more.longest);
                 }

@@ -270,6 +270,28 @@ fn a_download_whose_rate_still_grows_waits_for_tcp_to_find_the_path_s() {
 }
 
 #[test]
+fn a_socket_that_paces_what_windows_let_through_waits_for_the_windows() {
+    let of = |credit: u64, cwnd: u32, again, rtt| {
+        upload(10_485_760, Wait::PeerWindow, |sample| {
+            sample.waits = WaitTimes::default();
+            sample.waits.add(Wait::PeerWindow, ms(credit));
+            sample.waits.add(Wait::Socket, ms(980 - credit));
+            tcp(sample).bytes_sent = Some(10_485_760);
+            tcp(sample).bytes_retrans = Some(again);
+            tcp(sample).snd_cwnd = cwnd;
+            tcp(sample).rtt = ms(rtt);
+        })
+        .kind()
+    };
+    assert_eq!(of(125, 1449, 0, 200), LimitKind::PeerWindow);
+    assert_eq!(of(124, 1449, 0, 200), LimitKind::TcpCongestion);
+    // 2 MiB are 1,449 segments.
+    assert_eq!(of(125, 1448, 0, 200), LimitKind::TcpCongestion);
+    assert_eq!(of(125, 1449, 10_485, 200), LimitKind::TcpCongestion);
+    assert_eq!(of(125, 1449, 0, 249), LimitKind::TcpCongestion);
+}
+
+#[test]
 fn a_blocked_socket_is_split_by_what_the_kernel_waited_for() {
     let of = |receiver: u64, buffer: u64| {
         upload(25_000_000, Wait::Socket, |sample| {
@@ -473,6 +495,26 @@ fn totals_name_what_held_longest_with_the_evidence_of_its_longest_interval() {
             LimitKind::RemoteProcessing
         ]
     );
+}
+
+#[test]
+fn of_equal_intervals_the_last_tells_unless_little_moved() {
+    let mut meter = Meter::default();
+    let mut sample = start();
+    meter.on_sample(sample);
+    for (sent, wait) in [
+        (8 << 20, 980),
+        (6 << 20, 980),
+        (2 << 20, 980),
+        (3 << 20, 900),
+    ] {
+        sample.at += SECOND;
+        sample.sent += sent;
+        sample.waits.add(Wait::Socket, ms(wait));
+        meter.on_sample(sample);
+    }
+    let (limit, _) = meter.totals().first().expect("some");
+    assert_eq!(limit.rate(), Some(6 << 20), "{limit}");
 }
 
 #[test]
