@@ -3,6 +3,9 @@
 import json
 import os
 import signal
+import sys
+import time
+from pathlib import Path
 
 import servers
 from cases_limits import FAR, fullbore, link, serve_command, sshd_command
@@ -105,3 +108,52 @@ def doctor_nobody_there(c):
     assert code == 255 and found(output)["event"] == "failed", (code, output)
     code, output = doctor(c, server, "./file", ok=False)
     assert code == 1, (code, output)
+
+
+@case("doctor-interrupted-anywhere", timeout=120)
+def doctor_interrupted_anywhere(c):
+    """Also while the temporary file is being made, or removed."""
+    server = servers.serve(c)
+    command = c.cp_command(server, "--seconds", "1", f"{server.user}@{server.host}")
+    command[1] = "doctor"
+    for _ in range(20):
+        process = c.spawn(command)
+        moment = c.rng.choice([c.rng.uniform(0, 1), c.rng.uniform(2.0, 2.6)])
+        time.sleep(moment)
+        if process.child.poll() is None:
+            os.kill(process.pid, signal.SIGINT)
+        process.wait(15)
+        assert os.listdir(server.root) == [], (moment, process.output())
+
+
+@case("doctor-no-folder")
+def doctor_no_folder(c):
+    server = servers.sshd(c)
+    for name, words in (("missing", "no such file"), ("file", "is no folder there")):
+        (server.root / "file").write_text("")
+        code, output = doctor(c, server, server.url(name), ok=False)
+        assert code == 1 and words in output.lower() and name in output, (code, output)
+
+
+@case("doctor-mute", timeout=120)
+def doctor_mute(c):
+    """A server that carries nothing is not all right."""
+    mute = Path(__file__).resolve().parent / "mute_sftp.py"
+    server = servers.sshd(c, subsystem=f"{sys.executable} {mute}")
+    code, output = doctor(c, server, "--json", f"{server.user}@{server.host}", ok=False)
+    told = found(output)
+    gaps = [gap["text"] for gap in told["gaps"]]
+    assert code == 1 and len(gaps) == 2 and all("no byte was confirmed" in gap for gap in gaps), (code, gaps)
+
+
+@case("doctor-full-path", alone=True, timeout=120)
+def doctor_full_path(c):
+    """A slow path with a long queue: its window is used up, and is not what limits."""
+    options = ("--rtt", "20ms", "--rate", "20mbit", "--queue", "4s", "--congestion", "cubic")
+    command = [*link(c, sshd_command(c), *options), *fullbore(c, "doctor", "--seconds", "8", FAR)]
+    told = found(c.run(command)[1])
+    for way in ("up", "down"):
+        assert told[way]["limit"] == "tcp_congestion", told[way]
+        assert 2.0e6 < told[way]["bytes_per_second"] < 2.6e6, told[way]
+    assert all(advice["gain"] < 1.1 for advice in told["advice"]), told["advice"]
+    assert any("the path is full" in advice["finding"] for advice in told["advice"]), told["advice"]

@@ -22,8 +22,11 @@ use crate::exit::{self, Exit};
 use crate::output;
 use crate::plan;
 
-/// How long the server may take to remove the temporary file and to hear the goodbye.
+/// How long the server may take to hear the goodbye.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The same to remove the temporary file, behind what is on its way to it.
+const CLEAN_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Examines.
 pub(crate) fn run(values: &DoctorValues) -> Exit {
@@ -101,11 +104,20 @@ async fn examine(values: &DoctorValues, remote: &Remote, host: &HostConfig) -> E
         found = examination.run(&tell) => report(values, host, found),
         exit = interrupts.next() => exit,
     };
-    let goodbye = async {
-        examination.clean_up().await;
-        connection.close().await;
-    };
-    let _ = tokio::time::timeout(GOODBYE_TIMEOUT, goodbye).await;
+    let clean_up = tokio::time::timeout(CLEAN_UP_TIMEOUT, examination.clean_up());
+    tokio::select! {
+        _ = clean_up => {}
+        // Asked for a second time.
+        _ = interrupts.next() => {}
+    }
+    if let Some(path) = examination.left() {
+        let path = text::escape_for_display(&path);
+        let host = &host.original_host;
+        output::error(&format!(
+            "fullbore: {host}:{path} may have stayed: remove it there"
+        ));
+    }
+    let _ = tokio::time::timeout(GOODBYE_TIMEOUT, connection.close()).await;
     exit
 }
 

@@ -9,13 +9,15 @@ pub(super) fn text(name: &str, found: &Findings) -> String {
     out.push_str(&format!("  {}\n  {}\n", found.algorithms, found.profile));
     phases(&mut out, found);
     let trips = &found.round_trips;
-    out.push_str(&format!(
-        "\nRound trip  {} at least, {} on average, jitter {} ({} pings)\n",
-        millis(trips.min),
-        millis(trips.mean),
-        millis(trips.jitter),
-        trips.count
-    ));
+    if trips.count > 0 {
+        out.push_str(&format!(
+            "\nRound trip  {} at least, {} on average, jitter {} ({} pings)\n",
+            millis(trips.min),
+            millis(trips.mean),
+            millis(trips.jitter),
+            trips.count
+        ));
+    }
     out.push_str("\nRates\n");
     for (way, probe) in [
         ("down", &found.down),
@@ -40,7 +42,7 @@ pub(super) fn text(name: &str, found: &Findings) -> String {
 
 fn phases(out: &mut String, found: &Findings) {
     let rtt = found.round_trips.min.as_secs_f64();
-    let head = ["Connecting", "ms", "round trips"];
+    let head = ["Connecting", "time", "round trips"];
     out.push_str(&format!("\n{:<24}{:>9}{:>14}\n", head[0], head[1], head[2]));
     let total = found.phases.iter().map(|phase| phase.time).sum();
     let phases = found.phases.iter().map(|phase| (phase.name, phase.time));
@@ -50,7 +52,7 @@ fn phases(out: &mut String, found: &Findings) {
             true => format!("{:.1}", seconds / rtt),
             false => String::new(),
         };
-        out.push_str(&format!("  {name:<22}{:>9.1}{trips:>14}\n", seconds * 1e3));
+        out.push_str(&format!("  {name:<22}{:>9}{trips:>14}\n", millis(time)));
     }
 }
 
@@ -71,6 +73,10 @@ fn rate(out: &mut String, way: &str, probe: &Probe) {
 }
 
 fn caps(out: &mut String, found: &Findings) {
+    if found.rtt().is_zero() {
+        // Windows mean nothing without it.
+        return;
+    }
     out.push_str(&format!(
         "\nWhat each layer can carry at {}\n",
         millis(found.rtt())

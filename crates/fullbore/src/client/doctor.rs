@@ -32,7 +32,7 @@ const PING_REST: Duration = Duration::from_millis(20);
 /// Length of the temporary file where the server has no devices: written and read again and again.
 const SCRATCH_BYTES: u64 = 256 * 1024 * 1024;
 
-/// How long a direction may go on past its time while nothing at all has arrived.
+/// How long a first byte may take, and a direction go on past its time while nothing at all has arrived.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Bytes that are sent over and over: random, so that nothing on the way makes them fewer.
@@ -87,10 +87,17 @@ impl Examination {
     /// When the connection is lost, or no file can be used at all.
     pub async fn run(&self, tell: &dyn Fn(&str)) -> Result<Findings, Error> {
         self.sftp.ready().await?;
+        self.check_folder().await?;
         let mut found = self.describe();
         found.phases = self.phases();
         tell("measuring the round-trip time");
-        found.round_trips = self.ping().await?;
+        match self.ping().await? {
+            Some(round_trips) => found.round_trips = round_trips,
+            None => found.gaps.push(format!(
+                "the round-trip time could not be measured: no ping was answered within {} s",
+                PINGS_TIME.as_secs()
+            )),
+        }
         found.phases.extend(self.first_byte().await?);
         // Upwards first: where a temporary file is needed, it is there to be read then.
         tell("sending");
@@ -104,16 +111,53 @@ impl Examination {
         tell("receiving");
         let down = self.down().await;
         found.down = kept("receiving", down, &mut found.gaps)?;
-        self.clean_up().await;
+        if let Err(error) = self.clean_up().await {
+            found.gaps.push(error.to_string());
+        }
         Ok(found)
     }
 
-    /// Removes the temporary file; to be called, too, when [`Examination::run`] was given up.
-    pub async fn clean_up(&self) {
-        let path = self.scratch.borrow_mut().take();
-        if let Some(path) = path {
-            // Told by its name where it stays: there is nothing better to do about it.
-            let _ = self.sftp.remove(&path).await;
+    /// Removes the temporary file; to be called, too, when [`Examination::run`] was given up, at whatever
+    /// moment.
+    ///
+    /// # Errors
+    /// When it stays, with its name.
+    pub async fn clean_up(&self) -> Result<(), Error> {
+        let Some(path) = self.left() else {
+            return Ok(());
+        };
+        match self.sftp.remove(&path).await {
+            Err(error) if !error.is_not_found() => {
+                let path = escape_for_display(&path);
+                Err(Error::Exec(
+                    format!("{path} stays on the server: {error}").into(),
+                ))
+            }
+            // Where it is not there, it was not made yet.
+            Ok(()) | Err(_) => {
+                self.scratch.take();
+                Ok(())
+            }
+        }
+    }
+
+    /// The temporary file that is, or may be, on the server.
+    #[must_use]
+    pub fn left(&self) -> Option<Vec<u8>> {
+        self.scratch.borrow().clone()
+    }
+
+    /// A folder that was named must be there.
+    async fn check_folder(&self) -> Result<(), Error> {
+        let Some(folder) = &self.folder else {
+            return Ok(());
+        };
+        let name = escape_for_display(folder);
+        match self.sftp.stat(folder).await {
+            Ok(attrs) if attrs.is_dir() => Ok(()),
+            Ok(_) => Err(Error::Exec(format!("{name} is no folder there").into())),
+            Err(error) if error.is_fatal() => Err(error),
+            Err(error) => Err(Error::Exec(format!("{name}: {error}").into())),
         }
     }
 
@@ -175,14 +219,19 @@ impl Examination {
         phases
     }
 
-    async fn ping(&self) -> Result<RoundTrips, Error> {
+    /// `None` where the server answers none.
+    async fn ping(&self) -> Result<Option<RoundTrips>, Error> {
         let until = self.clock.now() + PINGS_TIME;
         let mut samples = Vec::with_capacity(PINGS);
         while samples.len() < PINGS && (samples.is_empty() || self.clock.now() < until) {
-            samples.push(self.connection().round_trip().await?);
+            let ping = tokio::time::timeout(PINGS_TIME, self.connection().round_trip());
+            match ping.await {
+                Ok(sample) => samples.push(sample?),
+                Err(_) => break,
+            }
             tokio::time::sleep(PING_REST).await;
         }
-        Ok(RoundTrips::of(&samples))
+        Ok((!samples.is_empty()).then(|| RoundTrips::of(&samples)))
     }
 
     /// From asking for a file to its first byte.
@@ -191,10 +240,11 @@ impl Examination {
         let Ok(handle) = self.open(b"/dev/zero", OpenFlags::READ).await else {
             return self.unless_lost(None);
         };
-        let read = self.sftp.read(&handle, 0, 1).await;
+        let read = tokio::time::timeout(PATIENCE, self.sftp.read(&handle, 0, 1)).await;
         let time = self.clock.now() - started;
         self.sftp.release(&handle).await?;
-        Ok(read.is_ok().then_some(Phase {
+        let is_read = matches!(read, Ok(Ok(_)));
+        Ok(is_read.then_some(Phase {
             name: "open and first byte",
             time,
         }))
@@ -245,8 +295,18 @@ impl Examination {
         let flags = OpenFlags::WRITE
             .with(OpenFlags::CREAT)
             .with(OpenFlags::EXCL);
-        let handle = self.open(&path, flags).await?;
+        // Before it is made: who gives up while it is being made has it removed.
         *self.scratch.borrow_mut() = Some(path.clone());
+        let handle = match self.open(&path, flags).await {
+            Ok(handle) => handle,
+            Err(error) if error.is_fatal() => return Err(error),
+            Err(error) => {
+                self.scratch.take();
+                let path = escape_for_display(&path);
+                let why = format!("no temporary file can be made, {path}: {error}");
+                return Err(Error::Exec(why.into()));
+            }
+        };
         Ok(Place {
             path,
             handle,
@@ -319,6 +379,8 @@ impl Examination {
             let handle = self.open(&path, OpenFlags::READ).await?;
             let len = self.sftp.fstat(&handle).await?.size;
             Place { path, handle, len }
+        } else if self.folder.is_some() {
+            return Err(Error::Exec("there is no temporary file to read".into()));
         } else {
             Place {
                 handle: self.open(&device, OpenFlags::READ).await?,
@@ -369,6 +431,12 @@ impl Examination {
         }
         let now = self.clock.now();
         let bytes = count();
+        if bytes == 0 {
+            let path = escape_for_display(&place.path);
+            let seconds = (now - started).as_secs();
+            let why = format!("{path}: no byte was confirmed within {seconds} s");
+            return Err(Error::Exec(why.into()));
+        }
         let (since, before) = half.unwrap_or((started, 0));
         let seconds = (now - since).as_secs_f64().max(1e-3);
         let interval = connection.path();

@@ -294,6 +294,11 @@ impl<'a> Between<'a> {
         if self.is_far_end_slow(lanes.remote_window) {
             return self.late_end();
         }
+        // A window that is used up only because its bytes stand in the path's queue: more of it would
+        // make the queue longer.
+        if self.is_rtt_raised() && !self.is_used_up(lanes.remote_window) {
+            return self.congestion();
+        }
         self.peer_window()
     }
 
@@ -442,8 +447,27 @@ impl<'a> Between<'a> {
         (self.flow.rate as f64 * rtt.as_secs_f64()) as u64
     }
 
+    /// Whether `window` is what arrives per round trip of the path at rest. Under load, any window is:
+    /// what the path does not carry waits in its queue.
     fn is_used_up(&self, window: u64) -> bool {
-        window > 0 && self.per_rtt() / USED_UP_DENOMINATOR * USED_UP_NUMERATOR >= window
+        let moved = (self.flow.rate as f64 * self.rtt_at_rest().as_secs_f64()) as u64;
+        window > 0 && moved / USED_UP_DENOMINATOR * USED_UP_NUMERATOR >= window
+    }
+
+    /// The round-trip time now, or at most as much over the least as is no queue.
+    fn rtt_at_rest(&self) -> Duration {
+        let rtt = self.flow.rtt.unwrap_or_default();
+        match self.after.tcp.and_then(|tcp| tcp.min_rtt) {
+            Some(min_rtt) if self.after.relayed_rtt().is_none() => {
+                rtt.min(min_rtt + QUEUE_RTT_MIN.max(min_rtt / QUEUE_RTT_FRACTION))
+            }
+            Some(_) | None => rtt,
+        }
+    }
+
+    /// Whether round trips take longer than they do at rest.
+    fn is_rtt_raised(&self) -> bool {
+        self.flow.rtt.is_some_and(|rtt| rtt > self.rtt_at_rest())
     }
 
     fn is_growing(&self) -> bool {

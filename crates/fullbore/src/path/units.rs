@@ -37,12 +37,12 @@ fn scaled(count: u64, step: f64, units: &[&str]) -> String {
     )
 }
 
-/// `0.08 ms`, `1.2 ms`, `199 ms`, `2.5 s`.
+/// `80 µs`, `1.2 ms`, `199 ms`, `2.5 s`.
 #[must_use]
 pub fn millis(time: Duration) -> String {
     let value = time.as_secs_f64() * 1e3;
     match value {
-        v if v < 0.995 => format!("{v:.2} ms"),
+        v if v < 0.999 => format!("{:.0} µs", v * 1e3),
         v if v < 9.95 => format!("{v:.1} ms"),
         v if v < 999.5 => format!("{v:.0} ms"),
         v => format!("{:.1} s", v / 1e3),
@@ -63,7 +63,9 @@ mod tests {
         assert_eq!(decimal_bytes(10_485_760), "10.5 MB");
         assert_eq!(decimal_bytes(117_000_000), "117 MB");
         assert_eq!(decimal_bytes(0), "0 B");
-        assert_eq!(millis(Duration::from_micros(80)), "0.08 ms");
+        assert_eq!(millis(Duration::from_micros(80)), "80 µs");
+        assert_eq!(millis(Duration::from_nanos(998_600)), "999 µs");
+        assert_eq!(millis(Duration::from_nanos(999_500)), "1.0 ms");
         assert_eq!(millis(Duration::from_micros(1200)), "1.2 ms");
         assert_eq!(millis(Duration::from_micros(199_100)), "199 ms");
         assert_eq!(millis(Duration::from_millis(2500)), "2.5 s");

@@ -28,6 +28,13 @@ const PHASE_SLACK: Duration = Duration::from_millis(300);
 /// Loss from which on cubic's window is held down on a long path. Chosen.
 const LOSS_PPM_MIN: u32 = 100;
 
+/// What several channels must bring for one channel's window to have been the limit.
+const GAIN_MIN: f64 = 1.1;
+
+/// Round trips under load that are so much longer than at rest tell of a full path, at least by this.
+const QUEUE_FACTOR: u32 = 2;
+const QUEUE_MIN: Duration = Duration::from_millis(10);
+
 impl Findings {
     /// What to change, the most rewarding first.
     #[must_use]
@@ -37,6 +44,7 @@ impl Findings {
         list.extend(self.on_buffers());
         list.extend(self.on_switches());
         list.extend(self.on_congestion());
+        list.extend(self.on_queue());
         list.extend(self.on_processor());
         list.extend(self.on_far_end());
         list.extend(self.on_phases());
@@ -66,6 +74,10 @@ impl Findings {
         let cap = self.per_rtt(window);
         let rtt = self.rtt();
         let wide = self.up_wide.as_ref();
+        if wide.is_some_and(|wide| gain(wide.rate, up.rate) < GAIN_MIN) {
+            // Measured: more windows bring nothing.
+            return None;
+        }
         let rate = wide.map_or_else(
             || self.next_cap(Way::Up, &["the server's channel window"]),
             |wide| wide.rate,
@@ -250,6 +262,33 @@ impl Findings {
         })
     }
 
+    /// A path that is full: no window, buffer or channel makes it wider.
+    fn on_queue(&self) -> Vec<Advice> {
+        let rest = self.rtt();
+        let of = |probe: Option<&Probe>, way: &str| {
+            let probe = probe?;
+            let Limit::TcpCongestion { flow, .. } = probe.limit() else {
+                return None;
+            };
+            let loaded = flow.rtt?;
+            (loaded > (rest * QUEUE_FACTOR).max(rest + QUEUE_MIN)).then(|| Advice {
+                finding: format!(
+                    "the path is full at {}/s {way}: a round trip takes {} under load, {} at rest",
+                    decimal_bytes(probe.rate),
+                    millis(loaded),
+                    millis(rest)
+                ),
+                remedy:
+                    "nothing at either end makes it faster; -l keeps the queue short for others"
+                        .to_owned(),
+                gain: 1.0,
+            })
+        };
+        let up = of(self.up_wide.as_ref().or(self.up.as_ref()), "up");
+        let down = of(self.down.as_ref(), "down");
+        up.into_iter().chain(down).collect()
+    }
+
     fn on_processor(&self) -> Option<Advice> {
         let probes = [self.down.as_ref(), self.up.as_ref()].into_iter().flatten();
         let probe = probes
@@ -401,6 +440,53 @@ mod tests {
         assert!(advice[0].remedy.contains("several channels"));
         // The next cap is the send buffer's 21 MB/s.
         assert!((1.9..2.1).contains(&advice[0].gain), "{advice:?}");
+    }
+
+    /// 2 MiB of window in a queue that empties at 2.5 MB/s, on a path of 20 ms.
+    #[test]
+    fn a_full_path_is_no_window_s_limit_and_nothing_is_promised() {
+        let saturated = || {
+            probe(2_500_000, Wait::PeerWindow, |sample| {
+                let tcp = sample.tcp.as_mut().expect("set");
+                tcp.rtt = Duration::from_millis(840);
+                tcp.min_rtt = Some(Duration::from_millis(20));
+            })
+        };
+        let mut found = findings(saturated());
+        found.round_trips = RoundTrips::of(&[Duration::from_millis(20)]);
+        let limit = found.up.as_ref().expect("measured").limit();
+        assert_eq!(limit.kind(), LimitKind::TcpCongestion, "{limit:?}");
+        let advice = found.advice();
+        assert_eq!(
+            advice[0].finding,
+            "the path is full at 2.5 MB/s up: a round trip takes 840 ms under load, 20 ms at rest"
+        );
+        assert!(advice.iter().all(|advice| advice.gain == 1.0), "{advice:?}");
+        // A window of the same path that is too small for it still is one.
+        let narrow = probe(2_500_000, Wait::PeerWindow, |sample| {
+            let tcp = sample.tcp.as_mut().expect("set");
+            tcp.rtt = Duration::from_millis(22);
+            tcp.min_rtt = Some(Duration::from_millis(20));
+            sample.lanes.remote_window = 55_000;
+        });
+        assert_eq!(narrow.limit().kind(), LimitKind::PeerWindow);
+    }
+
+    #[test]
+    fn a_window_is_not_blamed_where_several_were_measured_and_brought_nothing() {
+        let mut found = findings(probe(10_400_000, Wait::PeerWindow, |_| {}));
+        let wide = |rate| Probe {
+            lanes: 8,
+            ..probe(rate, Wait::PeerWindow, |_| {})
+        };
+        found.up_wide = Some(wide(10_600_000));
+        let blames = |found: &Findings| {
+            let list = found.advice();
+            list.iter().any(|a| a.finding.contains("channel window"))
+        };
+        assert!(!blames(&found));
+        found.up_wide = Some(wide(40_000_000));
+        assert!(blames(&found));
     }
 
     #[test]
