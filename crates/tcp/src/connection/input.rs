@@ -7,7 +7,6 @@ use core::ops::Range;
 use fullbore_base::Instant;
 
 use super::config::{CHALLENGE_INTERVAL, CHALLENGES_MAX, USER_TIMEOUT_MAX, USER_TIMEOUT_MIN};
-use super::mtu::Found;
 use super::timers::Timer;
 use super::{Connection, Error, Event, State};
 use crate::recovery::{Ack, Outcome};
@@ -278,13 +277,8 @@ impl Connection {
     fn follow_mtu(&mut self, now: Instant) {
         let board = self.sender.recovery().board();
         let lost: Option<Range<u64>> = board.next_lost().map(|id| board.record(id).range());
-        match self.mtu.on_ack(now, board.snd_una(), lost) {
-            Found::Nothing => {}
-            Found::Larger => self.sender.set_mss(self.send_mss()),
-            Found::Lost => {
-                let mss = self.send_mss();
-                self.sender.recovery_mut().resegment(mss);
-            }
+        if self.mtu.on_ack(now, board.snd_una(), lost) {
+            self.sender.set_mss(self.send_mss());
         }
     }
 

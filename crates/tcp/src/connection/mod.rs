@@ -25,6 +25,7 @@ pub use info::{Info, Stats};
 pub use output::Transmit;
 pub use state::State;
 
+use core::ops::Range;
 use core::time::Duration;
 use fullbore_base::{Instant, Timers};
 
@@ -123,6 +124,8 @@ pub struct Connection {
     untold_timeout: Option<Duration>,
     challenges: Challenges,
     pending: Pending,
+    /// What is left of a segment that is sent again in several.
+    repeating: Range<u64>,
     timers: Timers<{ Timer::COUNT }>,
     pace_at: Option<Instant>,
     stats: Stats,
@@ -160,6 +163,7 @@ impl Connection {
             untold_timeout: config.user_timeout,
             challenges: Challenges::default(),
             pending: Pending::default(),
+            repeating: 0..0,
             timers: Timers::default(),
             pace_at: None,
             stats: Stats::default(),

@@ -26,17 +26,6 @@ struct Probe {
     size: u16,
 }
 
-/// What became of a probe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// Nothing yet.
-    Nothing,
-    /// Segments may be larger.
-    Larger,
-    /// The probe was lost, and has to be cut.
-    Lost,
-}
-
 /// The search of one connection.
 #[derive(Clone, Debug)]
 pub struct Mtu {
@@ -91,16 +80,17 @@ impl Mtu {
         self.probe = Some(Probe { range, size });
     }
 
-    /// Everything below `snd_una` arrived, and `lost` is the first range deemed lost.
-    pub fn on_ack(&mut self, now: Instant, snd_una: u64, lost: Option<Range<u64>>) -> Found {
+    /// Everything below `snd_una` arrived, and `lost` is the first range deemed lost. Returns true when
+    /// segments may be larger.
+    pub fn on_ack(&mut self, now: Instant, snd_una: u64, lost: Option<Range<u64>>) -> bool {
         let Some(probe) = &self.probe else {
-            return Found::Nothing;
+            return false;
         };
         if snd_una >= probe.range.end {
             self.current = probe.size;
             self.attempts = 0;
             self.probe = None;
-            return Found::Larger;
+            return true;
         }
         if lost.is_some_and(|lost| lost.start == probe.range.start) {
             let size = probe.size;
@@ -112,9 +102,8 @@ impl Mtu {
                     self.rest(now);
                 }
             }
-            return Found::Lost;
         }
-        Found::Nothing
+        false
     }
 
     /// The search is over for a while; then all sizes are possible again.
@@ -167,7 +156,7 @@ mod tests {
             } else {
                 mtu.on_ack(Instant::ZERO, range.start, Some(range.clone()))
             };
-            assert_eq!(found == Found::Larger, size <= limit);
+            assert_eq!(found, size <= limit);
             position = range.end;
         }
         (mtu.current(), probes)

@@ -9,7 +9,7 @@ use fullbore_base::Instant;
 
 use super::timers::Timer;
 use super::{Clock, Connection, State};
-use crate::scoreboard::{Id, Scoreboard};
+use crate::scoreboard::{Id, piece_len};
 use crate::segment::options::{SACK_BLOCKS_MAX, SACK_BLOCKS_WITH_TIMESTAMPS_MAX};
 use crate::segment::{Flags, Header, Options, SackBlock, Segment};
 use crate::sender::Gate;
@@ -83,6 +83,9 @@ impl Connection {
         if self.acks.is_due() && self.has_blocks() {
             return self.transmit_ack(now, out);
         }
+        if let Some(transmit) = self.transmit_repeating(now, out) {
+            return Some(transmit);
+        }
         if core::mem::take(&mut self.pending.is_probe)
             && let Some(transmit) = self.transmit_probe(now, out)
         {
@@ -100,29 +103,41 @@ impl Connection {
     }
 
     fn transmit_lost(&mut self, now: Instant, out: &mut [u8]) -> Option<Transmit> {
-        let id = self.cut_to_size(Scoreboard::next_lost)?;
-        let range = self.sender.recovery().board().record(id).range();
+        let board = self.sender.recovery().board();
+        let id = board.next_lost()?;
+        if board.is_first(id) && self.is_too_long(id) {
+            self.sender.recovery_mut().cut_first();
+        }
+        let board = self.sender.recovery().board();
+        let id = board.next_lost()?;
+        let range = board.record(id).range();
         if !self.may_leave(now, range.end - range.start) {
             return None;
         }
-        Some(self.emit_again(now, id, out))
+        self.sender.on_retransmitted(now, id);
+        self.repeating = range;
+        self.transmit_repeating(now, out)
     }
 
-    /// What `find` finds to be sent again. A segment that is longer than those which pass now - a
-    /// probe for a larger MTU, or one from before the path shrank - is not sent as it was: it is
-    /// cut first, or waits until those before it are acknowledged when the scoreboard has no room.
-    fn cut_to_size(&mut self, find: impl Fn(&Scoreboard) -> Option<Id>) -> Option<Id> {
-        let board = self.sender.recovery().board();
-        let id = find(board)?;
-        if !self.is_too_long(id) {
-            return Some(id);
-        }
-        if !board.may_cut(id) {
+    /// The next piece of what is sent again. A segment that is longer than those which pass now - a probe
+    /// for a larger MTU, or one from before the path shrank - is not sent as it was: it leaves in
+    /// several, all at once, since the window and the pacing had room for the whole.
+    fn transmit_repeating(&mut self, now: Instant, out: &mut [u8]) -> Option<Transmit> {
+        let Range { start, end } = self.repeating;
+        let start = start.max(self.snd_una());
+        if start >= end {
             return None;
         }
-        let mss = self.send_mss();
-        self.sender.recovery_mut().resegment(mss);
-        find(self.sender.recovery().board()).filter(|&id| !self.is_too_long(id))
+        // A FIN takes no room.
+        let data_len = end.min(self.outbox.end()).saturating_sub(start);
+        let (data_len, mss) = (u32::try_from(data_len).ok()?, self.send_mss());
+        let piece_end = if data_len > mss {
+            start + u64::from(piece_len(data_len, mss))
+        } else {
+            end
+        };
+        self.repeating = piece_end..end;
+        Some(self.emit_stream(now, &(start..piece_end), false, out))
     }
 
     fn is_too_long(&self, id: Id) -> bool {
@@ -130,12 +145,6 @@ impl Connection {
         // A FIN takes no room.
         let data_end = range.end.min(self.outbox.end());
         data_end.saturating_sub(range.start) > u64::from(self.send_mss())
-    }
-
-    fn emit_again(&mut self, now: Instant, id: Id, out: &mut [u8]) -> Transmit {
-        let range = self.sender.recovery().board().record(id).range();
-        self.sender.on_retransmitted(now, id);
-        self.emit_stream(now, &range, false, out)
     }
 
     fn may_leave(&mut self, now: Instant, len: u64) -> bool {
@@ -241,8 +250,13 @@ impl Connection {
             self.sender.on_probe_sent(now, None);
             return Some(transmit);
         }
-        let id = self.cut_to_size(Scoreboard::last_not_sacked)?;
-        let range = self.sender.recovery().board().record(id).range();
+        let id = self.sender.recovery().board().last_not_sacked()?;
+        if self.is_too_long(id) {
+            self.sender.recovery_mut().cut_last();
+        }
+        let board = self.sender.recovery().board();
+        let id = board.last_not_sacked()?;
+        let range = board.record(id).range();
         self.sender.on_probe_sent(now, Some(id));
         Some(self.emit_stream(now, &range, false, out))
     }

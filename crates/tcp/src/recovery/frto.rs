@@ -100,9 +100,9 @@ impl Episode {
         self.first_retransmission_at.is_some()
     }
 
-    /// A segment is sent again.
-    pub fn on_retransmission(&mut self, now: Instant) {
-        self.unproven += 1;
+    /// Something is sent again, in so many segments.
+    pub fn on_retransmission(&mut self, now: Instant, segments: u32) {
+        self.unproven += segments;
         self.first_retransmission_at.get_or_insert(now);
     }
 

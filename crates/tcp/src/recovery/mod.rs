@@ -106,10 +106,14 @@ impl Recovery {
         self.mss = mss;
     }
 
-    /// Cuts what is outstanding into segments of at most `mss` bytes. O(n log n): for a smaller
-    /// MTU, not for an acknowledgement.
-    pub fn resegment(&mut self, mss: u32) {
-        self.board.resegment(mss);
+    /// Cuts the first segment outstanding, which is longer than those that pass now. O(pieces).
+    pub fn cut_first(&mut self) {
+        self.board.cut_first(self.mss);
+    }
+
+    /// The same of the last.
+    pub fn cut_last(&mut self) {
+        self.board.cut_last(self.mss);
     }
 
     /// The segments outstanding.
@@ -189,7 +193,7 @@ impl Recovery {
         self.arm_probe(now);
     }
 
-    /// The segment `id` is sent again.
+    /// The segment `id` is sent again; in several, if it is longer than those that pass now.
     pub fn on_retransmitted(&mut self, now: Instant, id: Id) {
         let record = self.board.record(id);
         let len = u32::try_from(record.range().end - record.range().start);
@@ -198,10 +202,12 @@ impl Recovery {
         let pipe = self.board.pipe().bytes;
         let snapshot = self.delivery.on_sending(now, len, pipe);
         self.board.on_retransmitted(now, id, snapshot);
-        self.counters.retransmissions += 1;
+        // A FIN beside full segments takes none of its own.
+        let segments = len.div_ceil(self.mss + 1);
+        self.counters.retransmissions += u64::from(segments);
         self.counters.bytes_retransmitted += u64::from(len);
         if let Some(episode) = &mut self.episode {
-            episode.on_retransmission(now);
+            episode.on_retransmission(now, segments);
         }
         // What the timer waits for is on its way anew.
         if is_first || self.rto_from.is_none() {

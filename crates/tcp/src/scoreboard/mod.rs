@@ -17,13 +17,14 @@
 //! a block 5..25 marks 10..20.
 
 mod blocks;
+mod cut;
 mod id_set;
 mod losses;
 mod record;
 mod records;
-mod resegment;
 
 pub use blocks::{Blocks, Frame};
+pub use cut::piece_len;
 pub use record::{Id, Record, Snapshot, State};
 
 use core::ops::Range;
@@ -33,13 +34,9 @@ use id_set::IdSet;
 use records::Records;
 
 /// Records held at once: a window of 256 MiB in segments of 1 KiB. Bounds the memory that a peer
-/// with a tiny MSS and a huge window can make us use.
+/// with a tiny MSS and a huge window can make us use. The pieces of two come on top, when the path's MTU
+/// shrinks (see [`Scoreboard::cut_first`]).
 pub const RECORDS_MAX: usize = 1 << 18;
-
-/// Records that a path with a shorter MTU may turn them into: so many times what may be held. Ours:
-/// two make room for each to be cut once, as from 1460 bytes to 1024; what does not fit stays long
-/// until it is due again.
-pub const CUT_FACTOR: usize = 2;
 
 /// Memory for so many records is kept when the last is acknowledged.
 const RECORDS_KEPT_IDLE: usize = 32;

@@ -7,13 +7,28 @@ use alloc::collections::VecDeque;
 use super::record::{Id, Record};
 
 /// Records of consecutive parts of the stream, and a list through those in flight.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Records {
     records: VecDeque<Record>,
     /// The name of the first record.
     front: u64,
     oldest: Option<Id>,
     youngest: Option<Id>,
+}
+
+/// The name of the first record ever. Pieces of the first record take names in front of it, as many as are
+/// forgotten before the next is cut: never so many as these.
+const NAMES_START: u64 = 1 << 32;
+
+impl Default for Records {
+    fn default() -> Self {
+        Self {
+            records: VecDeque::new(),
+            front: NAMES_START,
+            oldest: None,
+            youngest: None,
+        }
+    }
 }
 
 impl Records {
@@ -60,6 +75,13 @@ impl Records {
         let id = self.name(self.records.len());
         self.records.push_back(record);
         id
+    }
+
+    /// Adds a record in front of all others, not linked.
+    pub fn push_front(&mut self, record: Record) -> Id {
+        self.front -= 1;
+        self.records.push_front(record);
+        Id(self.front)
     }
 
     /// Forgets every record in front of `id`, none of which is linked. O(1): nothing to drop.
@@ -117,7 +139,9 @@ impl Records {
         }
     }
 
-    fn link_before(&mut self, id: Id, younger: Option<Id>) {
+    /// Links `id` in front of `younger` in the order of transmission; as the one sent last when there is
+    /// none. O(1).
+    pub fn link_before(&mut self, id: Id, younger: Option<Id>) {
         let Some(younger) = younger else {
             self.link(id);
             return;

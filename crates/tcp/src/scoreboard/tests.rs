@@ -81,18 +81,22 @@ impl Model {
         (bytes, count)
     }
 
-    fn resegment(&mut self, mss: u64) {
-        let entries = std::mem::take(&mut self.entries);
-        for entry in entries {
-            let mut start = entry.range.start;
-            while start < entry.range.end {
-                let end = entry.range.end.min(start + mss);
-                self.entries.push(Entry {
-                    range: start..end,
-                    ..entry.clone()
-                });
-                start = end;
-            }
+    /// Cuts the entry at `index` into equal pieces.
+    fn cut(&mut self, index: usize, mss: u64) {
+        let whole = self.entries.remove(index);
+        let len = whole.range.end - whole.range.start;
+        let piece = len.div_ceil(len.div_ceil(mss));
+        let starts = whole
+            .range
+            .clone()
+            .step_by(usize::try_from(piece).expect("small"));
+        for (i, start) in starts.enumerate() {
+            let range = start..whole.range.end.min(start + piece);
+            let entry = Entry {
+                range,
+                ..whole.clone()
+            };
+            self.entries.insert(index + i, entry);
         }
     }
 
@@ -240,10 +244,18 @@ fn step(rng: &mut Rng, now: Instant, board: &mut Scoreboard, model: &mut Model) 
                 board.on_retransmitted(now, id, Snapshot::default());
             }
         }
-        11 if rng.one_in(8) => {
+        11 if rng.one_in(2) => {
             let mss = u32::try_from(20 + rng.below(90)).expect("small");
-            board.resegment(mss);
-            model.resegment(u64::from(mss));
+            let Some(last) = model.entries.len().checked_sub(1) else {
+                return;
+            };
+            if rng.one_in(2) {
+                board.cut_first(mss);
+                model.cut(0, u64::from(mss));
+            } else {
+                board.cut_last(mss);
+                model.cut(last, u64::from(mss));
+            }
         }
         11 if rng.one_in(4) => {
             board.restore_lost();
@@ -359,50 +371,58 @@ fn lens(board: &Scoreboard) -> Vec<u64> {
     ranges.map(|range| range.end - range.start).collect()
 }
 
-fn small_board(records_max: usize, count: usize) -> Scoreboard {
-    let mut board = Scoreboard::new(records_max);
-    for _ in 0..count {
-        board.on_sent(Instant::ZERO, 1000, Snapshot::default());
+#[test]
+fn both_ends_are_cut_evenly_and_nothing_between() {
+    let mut board = board(3);
+    board.cut_first(999);
+    board.cut_last(400);
+    assert_eq!(lens(&board), [500, 500, 1000, 334, 334, 332]);
+    assert_eq!((board.pipe().bytes, board.pipe().count), (3000, 6));
+    board.cut_first(500);
+    board.cut_last(332);
+    assert_eq!(
+        lens(&board),
+        [500, 500, 1000, 334, 334, 332],
+        "short enough"
+    );
+    board.cut_first(499);
+    assert_eq!(lens(&board), [250, 250, 500, 1000, 334, 334, 332]);
+}
+
+#[test]
+fn a_single_record_may_be_cut_from_either_side() {
+    for cut in [Scoreboard::cut_first, Scoreboard::cut_last] {
+        let mut board = board(1);
+        cut(&mut board, 300);
+        assert_eq!(lens(&board), [250; 4]);
+        let starts = board.records.by_transmission();
+        let starts: Vec<u64> = starts.map(|id| board.record(id).range().start).collect();
+        assert_eq!(starts, [0, 250, 500, 750]);
+        let mut none = Scoreboard::default();
+        cut(&mut none, 300);
+        assert!(none.is_empty());
     }
-    board
 }
 
+/// What a smaller MTU costs does not depend on how much is outstanding, be it cut again and again.
 #[test]
-fn cutting_stops_where_the_bound_is_and_what_is_cut_is_the_front() {
-    let mut board = small_board(4, 4);
-    board.resegment(400);
-    assert_eq!(lens(&board), [400, 400, 200, 400, 400, 200, 1000, 1000]);
-    assert_eq!((board.pipe().bytes, board.pipe().count), (4000, 8));
-    assert!(!board.has_room());
-    assert!(board.may_cut(board.records.name(0)));
-    assert!(!board.may_cut(board.records.name(6)));
-    // Half of it gone, the rest has its turn.
-    let _ = board.apply(2000, &[], |_| {});
-    assert!(board.may_cut(board.records.name(0)));
-    board.resegment(400);
-    assert_eq!(lens(&board), [400, 400, 200, 400, 400, 200]);
-}
-
-#[test]
-fn all_is_cut_when_it_just_fits() {
-    let mut board = small_board(4, 4);
-    board.resegment(500);
-    assert_eq!(lens(&board), [500; 8]);
-    board.resegment(250);
-    let lens = lens(&board);
-    assert_eq!(lens[..2], [250; 2], "the first in any case");
-    assert_eq!(lens[2..], [500; 7]);
-}
-
-/// A router that takes one byte off a segment at a time makes no record of each byte.
-#[test]
-fn paths_that_shrink_byte_by_byte_do_not_multiply_records() {
-    let mut board = small_board(50, 50);
+fn a_cut_costs_its_pieces_in_the_longest_queue() {
+    let mut board = board(RECORDS_MAX as u64);
+    let before = board.examined();
     for mss in (216..1000).rev() {
-        board.resegment(mss);
-        let first = 2 * 1000 / 216;
-        assert!(board.len() <= CUT_FACTOR * 50 + first, "{}", board.len());
+        board.cut_first(mss);
+        board.cut_last(mss);
         assert!(lens(&board)[0] <= u64::from(mss));
     }
-    assert_eq!(board.pipe().bytes, 50_000);
+    // Halves of halves, as often as that goes before they are short enough: 1000 is 125 eight times.
+    assert!(board.len() <= RECORDS_MAX + 2 * 7, "{}", board.len());
+    assert!(board.examined() - before <= 2 * 7);
+    assert_eq!(board.pipe().bytes, 1000 * RECORDS_MAX as u64);
+    assert!(!board.has_room());
+    // The window slides on as ever.
+    for first in 1..=4 {
+        let _ = board.apply(first * 1000, &[], |_| {});
+        board.cut_first(100);
+        assert_eq!(lens(&board)[..2], [100, 100]);
+    }
 }

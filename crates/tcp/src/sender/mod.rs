@@ -94,11 +94,8 @@ impl Sender {
         self.controller = Controller::new(settings, mss);
     }
 
-    /// The largest segment changed. O(segments outstanding) when it shrank: they are cut anew.
+    /// The largest segment changed. What is outstanding stays as it is until it has to be sent again.
     pub fn set_mss(&mut self, mss: u32) {
-        if u64::from(mss) < self.mss {
-            self.recovery.resegment(mss);
-        }
         self.mss = u64::from(mss);
         self.recovery.set_mss(mss);
         self.controller.get_mut().on_mss(mss);
