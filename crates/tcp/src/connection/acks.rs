@@ -60,13 +60,15 @@ impl Acks {
 
     /// Data arrived. `is_plain`: in order, nothing missing before or behind it, nothing twice.
     ///
+    /// One that is longer than `mss` was joined of several on its way.
+    ///
     /// RFC 5681 4.2: every second full segment, and everything out of order, at once.
-    pub fn on_data(&mut self, now: Instant, len: u64, is_plain: bool) {
+    pub fn on_data(&mut self, now: Instant, len: u64, mss: u64, is_plain: bool) {
         if now - self.last_data_at > PAUSE {
             self.quick_left = QUICK_ACKS;
         }
         self.last_data_at = now;
-        self.segment_max = self.segment_max.max(len);
+        self.segment_max = self.segment_max.max(len.min(mss));
         self.unacked_bytes += len;
         let is_second = self.unacked_bytes >= 2 * self.segment_max;
         if !is_plain || is_second || self.quick_left > 0 {
@@ -92,7 +94,7 @@ mod tests {
     fn past_quick_acks() -> Acks {
         let mut acks = Acks::default();
         for _ in 0..QUICK_ACKS {
-            acks.on_data(Instant::ZERO, 1000, true);
+            acks.on_data(Instant::ZERO, 1000, 1460, true);
             assert!(acks.is_due());
             acks.on_sent();
         }
@@ -102,34 +104,44 @@ mod tests {
     #[test]
     fn every_second_segment_is_acknowledged_at_once() {
         let mut acks = past_quick_acks();
-        acks.on_data(Instant::ZERO, 1000, true);
+        acks.on_data(Instant::ZERO, 1000, 1460, true);
         assert!(acks.is_owed() && !acks.is_due());
-        acks.on_data(Instant::ZERO, 1000, true);
+        acks.on_data(Instant::ZERO, 1000, 1460, true);
         assert!(acks.is_due());
+    }
+
+    #[test]
+    fn segments_that_were_joined_on_their_way_count_each() {
+        let mut acks = past_quick_acks();
+        acks.on_data(Instant::ZERO, 14_600, 1460, true);
+        assert!(acks.is_due());
+        acks.on_sent();
+        acks.on_data(Instant::ZERO, 1460, 1460, true);
+        assert!(acks.is_owed() && !acks.is_due());
     }
 
     #[test]
     fn small_segments_wait_until_they_add_up_to_two() {
         let mut acks = past_quick_acks();
         for _ in 0..19 {
-            acks.on_data(Instant::ZERO, 100, true);
+            acks.on_data(Instant::ZERO, 100, 1460, true);
             assert!(!acks.is_due());
         }
-        acks.on_data(Instant::ZERO, 100, true);
+        acks.on_data(Instant::ZERO, 100, 1460, true);
         assert!(acks.is_due());
     }
 
     #[test]
     fn what_is_out_of_order_is_acknowledged_at_once() {
         let mut acks = past_quick_acks();
-        acks.on_data(Instant::ZERO, 1000, false);
+        acks.on_data(Instant::ZERO, 1000, 1460, false);
         assert!(acks.is_due());
     }
 
     #[test]
     fn after_a_pause_nothing_is_held_back() {
         let mut acks = past_quick_acks();
-        acks.on_data(Instant::ZERO + PAUSE * 2, 1000, true);
+        acks.on_data(Instant::ZERO + PAUSE * 2, 1000, 1460, true);
         assert!(acks.is_due());
     }
 }

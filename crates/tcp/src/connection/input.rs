@@ -175,7 +175,7 @@ impl Connection {
         }
         // A segment with data answers ours: the receiver's own round trip.
         if let Some(sent_at) = clock.sent_at(now, timestamps.echo) {
-            self.receiver.on_rtt(now - sent_at);
+            self.receiver.on_echo(timestamps.echo, now - sent_at);
         }
     }
 
@@ -377,7 +377,7 @@ impl Connection {
             self.acks.duplicate = arrival.duplicate;
         }
         if len > 0 {
-            self.acks.on_data(now, len, is_plain);
+            self.acks.on_data(now, len, self.receive_mss(), is_plain);
             self.arm_delayed_ack(now);
         }
         if self.receiver.readable_bytes() > readable {

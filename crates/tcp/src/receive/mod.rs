@@ -97,9 +97,9 @@ impl Receiver {
         &self.autotune
     }
 
-    /// A segment answers one of ours that left `sample` ago.
-    pub fn on_rtt(&mut self, sample: Duration) {
-        self.autotune.on_rtt(sample);
+    /// A segment brings back the timestamp `echo` of one of ours that left `sample` ago.
+    pub fn on_echo(&mut self, echo: u32, sample: Duration) {
+        self.autotune.on_echo(echo, sample);
     }
 
     /// Takes what of `bytes`, which start at `position`, is inside the window and new.
@@ -114,6 +114,7 @@ impl Receiver {
             return arrival;
         }
         if arrival.new_bytes > 0 {
+            self.autotune.on_arrived(arrival.new_bytes);
             // What was held before is written again: the same bytes, or a peer's contradiction.
             let from = position.max(self.ring.start());
             let skip = usize::try_from(from - position).expect("inside the segment");
