@@ -144,6 +144,22 @@ mod tests {
     }
 
     #[test]
+    fn late_data_is_answered_and_a_late_acknowledgement_is_not() {
+        let mut waiting = waiting(None);
+        assert_eq!(late(&mut waiting, Flags::ACK, 900, None), Late::Drop);
+        let elsewhere = late(&mut waiting, Flags::ACK, 899, None);
+        assert!(matches!(elsewhere, Late::Answer(_)), "{elsewhere:?}");
+        let header = Header {
+            flags: Flags::ACK,
+            seq: Seq::new(880),
+            ..Header::default()
+        };
+        let payload = b"late";
+        let data = waiting.handle_segment(Instant::ZERO, &Segment { header, payload });
+        assert!(matches!(data, Late::Answer(_)), "{data:?}");
+    }
+
+    #[test]
     fn only_a_newer_syn_opens_a_new_connection() {
         let mut plain = waiting(None);
         assert_eq!(late(&mut plain, Flags::SYN, 901, None), Late::Reopen);

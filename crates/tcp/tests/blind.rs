@@ -112,3 +112,12 @@ fn overlapping_data_is_taken_once() {
     script.sends(". 1:1 ack 151 sack 51:101");
     assert_eq!(script.read_all(), 150);
 }
+
+/// RFC 6093: the bytes stand in the stream, whatever the flag says of them.
+#[test]
+fn urgent_data_is_data() {
+    let mut script = Script::established(config());
+    script.gets("UP. 1:101 ack 1");
+    script.sends(". 1:1 ack 101");
+    assert_eq!(script.read_all(), 100);
+}

@@ -175,3 +175,125 @@ fn a_reset_ends_the_last_steps_without_an_error() {
     assert!(script.connection.is_closed());
     assert_eq!(script.connection.error(), None);
 }
+
+/// A connection in the state, which nothing leaves any more.
+fn in_state(state: State) -> Script {
+    let mut script = match state {
+        State::SynSent | State::SynReceived => Script::connecting(config()),
+        _ => established(),
+    };
+    let peer_closes = matches!(state, State::CloseWait | State::LastAck);
+    if matches!(state, State::SynSent | State::SynReceived) {
+        let _ = script.drain();
+    }
+    if state == State::SynReceived {
+        script.gets("S 0:1 mss 1000");
+    }
+    if peer_closes {
+        script.gets("F. 1:2 ack 1");
+    }
+    let closes = !matches!(
+        state,
+        State::SynSent | State::SynReceived | State::Established | State::CloseWait
+    );
+    if closes {
+        script.connection.close();
+    }
+    let _ = script.drain();
+    match state {
+        State::FinWait2 => script.gets(". 1:1 ack 2"),
+        State::Closing => script.gets("F. 1:2 ack 1"),
+        State::TimeWait => script.gets("F. 1:2 ack 2"),
+        _ => {}
+    }
+    let _ = script.drain();
+    assert_eq!(script.connection.state(), state);
+    script
+}
+
+/// RFC 9293 3.10.7.4, second, and RFC 1337.
+#[test]
+fn what_a_reset_means_depends_on_the_state() {
+    let cases = [
+        (State::SynReceived, "R 1:1", Some(Error::Refused)),
+        (State::Established, "R 1:1", Some(Error::Reset)),
+        (State::FinWait1, "R 1:1", Some(Error::Reset)),
+        (State::FinWait2, "R 1:1", Some(Error::Reset)),
+        (State::CloseWait, "R 2:2", Some(Error::Reset)),
+        (State::Closing, "R 2:2", None),
+        (State::LastAck, "R 2:2", None),
+    ];
+    for (state, reset, error) in cases {
+        let mut script = in_state(state);
+        script.gets(reset);
+        assert!(script.connection.is_closed(), "{state:?}");
+        assert_eq!(script.connection.error(), error, "{state:?}");
+        script.sends_nothing();
+    }
+    let mut waiting = in_state(State::TimeWait);
+    for reset in ["R 2:2", "R 3:3"] {
+        waiting.gets(reset);
+        assert_eq!(waiting.connection.state(), State::TimeWait);
+        waiting.sends_nothing();
+    }
+}
+
+/// RFC 9293 3.10.5.
+#[test]
+fn an_abort_is_told_where_the_peer_has_something_to_lose() {
+    let cases = [
+        (State::SynSent, None),
+        (State::SynReceived, Some("R. 1:1 ack 1")),
+        (State::Established, Some("R. 1:1 ack 1")),
+        (State::FinWait1, Some("R. 2:2 ack 1")),
+        (State::FinWait2, Some("R. 2:2 ack 1")),
+        (State::CloseWait, Some("R. 1:1 ack 2")),
+        (State::Closing, None),
+        (State::LastAck, None),
+        (State::TimeWait, None),
+    ];
+    for (state, told) in cases {
+        let mut script = in_state(state);
+        script.connection.abort();
+        match told {
+            Some(reset) => script.sends(reset),
+            None => script.sends_nothing(),
+        }
+        script.sends_nothing();
+        assert!(script.connection.is_closed(), "{state:?}");
+        assert_eq!(script.connection.error(), Some(Error::Aborted), "{state:?}");
+    }
+}
+
+/// RFC 9293 3.10.4: queued until the handshake is over.
+#[test]
+fn closing_in_the_handshake_waits_for_its_end() {
+    let mut script = in_state(State::SynReceived);
+    script.connection.close();
+    script.sends_nothing();
+    script.gets(". 1:1 ack 1");
+    assert_eq!(script.connection.state(), State::FinWait1);
+    script.sends("F. 1:2 ack 1");
+    let mut script = in_state(State::SynSent);
+    script.write(100);
+    script.connection.close();
+    script.gets("S. 0:1 ack 1 mss 1000");
+    script.sends("FP. 1:102 ack 1");
+}
+
+/// Nothing of the peer's is due any more; what comes all the same is answered and dropped.
+#[test]
+fn data_behind_the_peers_fin_is_dropped() {
+    for state in [
+        State::CloseWait,
+        State::Closing,
+        State::LastAck,
+        State::TimeWait,
+    ] {
+        let mut script = in_state(state);
+        let ours = if state == State::CloseWait { 1 } else { 2 };
+        script.gets(&format!("P. 2:102 ack {}", ours.min(1)));
+        assert_eq!(script.connection.readable_bytes(), 0, "{state:?}");
+        assert_eq!(script.connection.state(), state);
+    }
+}

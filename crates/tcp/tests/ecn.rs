@@ -100,3 +100,22 @@ fn a_connection_that_did_not_agree_ignores_marks() {
     script.gets(".E 1001:1001 ack 1001");
     assert!(script.connection.info().snd_cwnd >= before);
 }
+
+/// RFC 3168 6.1.1: an answer has ECE alone; one with both flags reflects what it does not understand.
+#[test]
+fn an_answer_that_reflects_both_flags_agrees_to_nothing() {
+    for (answer, is_agreed) in [
+        ("S.E", true),
+        ("S.EW", false),
+        ("S.W", false),
+        ("S.", false),
+    ] {
+        let mut script = Script::connecting(Config {
+            is_ecn: true,
+            ..config()
+        });
+        script.sends("SEW 0:1");
+        script.gets(&format!("{answer} 0:1 ack 1 mss 1000"));
+        assert_eq!(script.connection.agreed().is_ecn, is_agreed, "{answer}");
+    }
+}

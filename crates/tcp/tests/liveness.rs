@@ -118,3 +118,50 @@ fn a_short_user_timeout_of_the_peer_is_lengthened() {
     script.gets(". 1:1 ack 1 uto 1");
     assert_eq!(gives_up_after(&mut script), 100);
 }
+
+/// Data that is outstanding asks by itself.
+#[test]
+fn nobody_is_asked_while_data_is_outstanding() {
+    let mut script = Script::established(asking());
+    script.wait(29_900);
+    script.write(100);
+    script.sends("P. 1:101");
+    script.wait(200);
+    assert_eq!(script.connection.stats().questions, 0);
+    script.gets(". 1:1 ack 101");
+    script.sends_after(30_000, ". 100:100 ack 1");
+}
+
+/// RFC 9293 3.8.6.1: a peer whose window is closed is alive as long as it answers.
+#[test]
+fn a_user_timeout_counts_for_a_closed_window_only_while_nothing_is_heard() {
+    let mut script = Script::established(Config {
+        user_timeout: Some(Duration::from_secs(20)),
+        ..config()
+    });
+    script.gets(". 1:1 ack 1 win 0");
+    script.write(100);
+    script.sends_nothing();
+    let mut asked = 0;
+    let mut wait_for_question = |script: &mut Script| {
+        while script.poll().is_none() {
+            script.now = script.connection.poll_timeout().expect("a timer runs");
+            script.connection.handle_timeout(script.now);
+            if script.connection.error().is_some() {
+                return;
+            }
+        }
+        asked += 1;
+    };
+    // 0.3, 0.6, ... 9.6 s: the next question would come in 19.2 s.
+    for _ in 0..6 {
+        wait_for_question(&mut script);
+        script.gets(". 1:1 ack 1 win 0");
+    }
+    let heard_at = script.ms();
+    wait_for_question(&mut script);
+    assert_eq!(script.connection.error(), None);
+    wait_for_question(&mut script);
+    assert_eq!(script.connection.error(), Some(Error::TimedOut));
+    assert_eq!((script.ms() - heard_at, asked), (20_000, 7));
+}

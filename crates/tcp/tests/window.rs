@@ -3,7 +3,7 @@
 #[path = "support/script.rs"]
 mod script;
 
-use fullbore_tcp::connection::{Config, State};
+use fullbore_tcp::connection::{Config, Error, State};
 use script::{Script, config};
 
 #[test]
@@ -62,6 +62,50 @@ fn a_closed_window_is_asked_about_ever_less_often() {
     script.gets(". 1:1 ack 1 win 3000");
     script.sends(". 1:1001");
     assert_eq!(script.connection.info().recovery.timeouts, 0);
+}
+
+/// RFC 9293 MUST-37: not as long as it answers, however often it was asked.
+#[test]
+fn a_peer_that_answers_may_keep_its_window_closed_and_one_that_does_not_is_given_up() {
+    let mut script = Script::established(config());
+    script.gets(". 1:1 ack 1 win 0");
+    script.write(5000);
+    for _ in 0..100 {
+        while script.poll().is_none() {
+            let at = script.connection.poll_timeout().expect("a timer runs");
+            script.now = at;
+            script.connection.handle_timeout(at);
+        }
+        script.gets(". 1:1 ack 1 win 0");
+    }
+    assert_eq!(script.connection.state(), State::Established);
+    for _ in 0..15 {
+        script.sends_after(60_000, ". 0:0 ack 1");
+        script.sends_nothing();
+    }
+    script.wait(59_999);
+    assert_eq!(script.connection.state(), State::Established);
+    script.wait(1);
+    assert_eq!(script.connection.error(), Some(Error::TimedOut));
+}
+
+/// RFC 9293 MUST-34, SHLD-16: a window may be taken back. Nothing new leaves; what was sent is still
+/// repeated, and its acknowledgement counts.
+#[test]
+fn a_window_that_is_taken_back_stops_new_data_only() {
+    let mut script = Script::established(config());
+    script.write(8000);
+    assert_eq!(script.drain().len(), 8);
+    script.gets(". 1:1 ack 1001 win 2000");
+    script.write(3000);
+    script.sends_nothing();
+    script.wait(100);
+    script.gets(". 1:1 ack 1001 win 2000 sack 2001:8001");
+    script.sends(". 1001:2001");
+    script.gets(". 1:1 ack 8001 win 2000");
+    script.sends(". 8001:9001");
+    script.sends(". 9001:10001");
+    script.sends_nothing();
 }
 
 #[test]
@@ -163,7 +207,15 @@ fn after_a_pause_the_window_starts_anew() {
     }
     let next = script.connection.stats().bytes_sent + 1;
     script.gets(&format!(". 1:1 ack {next}"));
-    assert!(script.connection.info().snd_cwnd > 20_000);
+    let grown = script.connection.info().snd_cwnd;
+    assert!(grown > 20_000);
+    // RFC 5681 4.1: only one longer than the retransmission timer runs.
+    script.wait(100);
+    script.write(20_000);
+    assert_eq!(script.drain().len(), 20);
+    let next = script.connection.stats().bytes_sent + 1;
+    script.wait(100);
+    script.gets(&format!(". 1:1 ack {next}"));
     script.wait(10_000);
     script.write(40_000);
     assert_eq!(script.drain().len(), 10);

@@ -63,6 +63,7 @@ impl Connection {
         }
         self.liveness.heard_at = now;
         self.liveness.questions = 0;
+        self.liveness.persist_questions = 0;
         self.take_marks(header, is_marked, segment.payload.len());
         self.take_user_timeout(header);
         self.handle_data(now, segment, position);
@@ -100,9 +101,13 @@ impl Connection {
         }
     }
 
-    /// RFC 5961 section 3: only the very number expected ends the connection.
+    /// RFC 5961 section 3: only the very number expected ends the connection. RFC 1337: none ends the
+    /// wait of the side that closed first.
     fn handle_reset(&mut self, now: Instant, is_acceptable: bool, is_exact: bool) {
-        if is_exact && self.state != State::TimeWait {
+        if self.state == State::TimeWait {
+            return;
+        }
+        if is_exact {
             let error = match self.state {
                 // Opened by both: the peer changed its mind.
                 State::SynReceived => Error::Refused,

@@ -85,6 +85,8 @@ struct Liveness {
     progress_at: Instant,
     questions: u32,
     persist_backoff: u32,
+    /// Questions about the window that nothing answered.
+    persist_questions: u32,
     /// How long data may go without acknowledgement.
     user_timeout: Option<Duration>,
 }

@@ -158,10 +158,17 @@ impl Connection {
         rto.saturating_mul(factor).min(RTO_MAX)
     }
 
-    /// The window is still closed, or too small: ask, or send what fits.
+    /// The window is still closed, or too small: ask, or send what fits. Who answers may keep it closed
+    /// for ever (RFC 9293 MUST-37); who does not is given up as for data.
     fn on_persist(&mut self) {
         self.liveness.persist_backoff += 1;
         let is_open = self.window.size > 0;
+        let is_counted = !is_open && self.liveness.user_timeout.is_none();
+        if is_counted && self.liveness.persist_questions >= TIMEOUTS_MAX {
+            self.finish(Some(Error::TimedOut));
+            return;
+        }
+        self.liveness.persist_questions += u32::from(!is_open);
         self.pending.is_override = is_open;
         self.pending.is_question = !is_open;
     }

@@ -256,3 +256,19 @@ fn what_overtakes_its_cookie_is_dropped_and_not_reset() {
     let late = listener.handle_segment(at(1129), &tuple(1), &segment, false);
     assert_eq!(reply(late).flags, Flags::RST);
 }
+
+/// RFC 9293 3.10.7.2 lets it be queued; we let it come again. RFC 3168 6.1.1: both flags, or none.
+#[test]
+fn what_comes_with_a_syn_is_not_acknowledged_and_one_flag_asks_for_nothing() {
+    let mut listener = listener(4);
+    let segment = Segment {
+        header: syn(true),
+        payload: b"early",
+    };
+    let answer = reply(listener.handle_segment(at(1), &tuple(1), &segment, false));
+    assert_eq!(answer.ack, THEIRS.at(1));
+    let mut half = syn(true);
+    half.flags = Flags::SYN | Flags::ECE;
+    let answer = reply(hear(&mut listener, at(1), 2, half));
+    assert_eq!(answer.flags, Flags::SYN | Flags::ACK);
+}

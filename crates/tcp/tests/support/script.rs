@@ -1,7 +1,7 @@
 //! Scripts of segments: what the peer sends, what we answer, when.
 //!
 //! A segment is written `FLAGS START:END ack N win N ...` with positions in place of numbers: 0 is the
-//! SYN, 1 the first byte. Flags are `S F R P . E W`. Further fields: `mss N`, `ws N`, `sackok`,
+//! SYN, 1 the first byte. Flags are `S F R P . E W U`. Further fields: `mss N`, `ws N`, `sackok`,
 //! `ts VALUE ECHO`, `sack A:B,C:D`, `uto N`. In an expectation, only the fields that are written count.
 
 #![allow(dead_code, reason = "each test file uses a part")]
@@ -61,6 +61,7 @@ impl Line {
                     '.' => Flags::ACK,
                     'E' => Flags::ECE,
                     'W' => Flags::CWR,
+                    'U' => Flags::URG,
                     other => panic!("no flag {other}"),
                 };
         }
