@@ -776,7 +776,15 @@ impl Side for MemorySide {
             .then(|| Rc::new(file.clone()) as Rc<dyn FileIo>)
     }
 
-    fn identity(&self, _: &[u8]) -> Option<(u64, u64)> {
-        None
+    /// Two places are never one, whatever they are called.
+    fn identity(&self, path: &[u8]) -> Option<(u64, u64)> {
+        let path = self.resolve(path);
+        let hash = blake3::hash(&path);
+        let inode = u64::from_le_bytes(*hash.as_bytes().first_chunk()?);
+        let device = std::ptr::from_ref(self).addr() as u64;
+        self.items
+            .borrow()
+            .contains_key(&path)
+            .then_some((device, inode))
     }
 }

@@ -38,6 +38,7 @@ mod short;
 mod side;
 mod temp;
 mod tree;
+mod unfinished;
 mod verify;
 mod work;
 

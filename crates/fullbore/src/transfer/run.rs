@@ -12,6 +12,8 @@ use super::questions::ASKED_TOGETHER;
 use super::side::{Fault, FaultKind, Side};
 use super::temp::{join, split};
 use super::tree::{self, Paths, Root};
+use super::unfinished::{is_marked, mark_path};
+use crate::config::text::escape_for_display;
 use crate::driver::clock::Clock;
 
 /// Files that are copied at once, at most: an upload of 4 KiB files takes three round trips each, so
@@ -230,10 +232,24 @@ impl<'a, D: Side> Run<'a, D> {
                 "is a pipe, socket or terminal: it has no end to copy to; write it to a file first",
             ));
         }
+        let id = [source.prefix().as_bytes(), &real].concat();
+        // A folder that is, or becomes, the target itself, which the next run must recognise.
+        let mark = base_name(path).filter(|_| attrs.is_dir());
+        let mut mark = mark.map(|name| mark_path(&self.path, name, &id));
         let target = if self.is_folder {
+            let is_begun = match &mark {
+                Some(mark) => is_marked(self.target, mark).await?,
+                None => false,
+            };
             match base_name(path) {
-                Some(name) if self.path == b"." => name.to_vec(),
-                Some(name) => join(&self.path, name),
+                Some(_) if is_begun => self.path.clone(),
+                Some(name) => {
+                    mark = None;
+                    match self.path.as_slice() {
+                        b"." => name.to_vec(),
+                        folder => join(folder, name),
+                    }
+                }
                 // Its contents go into the folder.
                 None => self.path.clone(),
             }
@@ -242,12 +258,30 @@ impl<'a, D: Side> Run<'a, D> {
         } else {
             self.path.clone()
         };
+        if attrs.is_dir() && is_same_place(source, self.target, path) {
+            self.check_not_inside(&real, &target).await?;
+        }
         let paths = Paths {
             source: path.to_vec(),
-            id: [source.prefix().as_bytes(), &real].concat(),
+            id,
             target,
         };
-        Ok(Root { paths, attrs })
+        Ok(Root { paths, attrs, mark })
+    }
+
+    /// A folder cannot be copied to a place in itself: that would never end.
+    async fn check_not_inside(&self, real: &[u8], target: &[u8]) -> Result<(), Fault> {
+        let Ok(target) = self.target.realpath(target).await else {
+            // Making it will say why.
+            return Ok(());
+        };
+        match is_inside(&target, real) {
+            true => Err(Fault::failure(format!(
+                "cannot be copied into itself, to {}",
+                escape_for_display(&target)
+            ))),
+            false => Ok(()),
+        }
     }
 
     pub(crate) fn fail(&self, prefix: &str, path: &[u8], file: Option<u64>, fault: &Fault) {
@@ -262,6 +296,19 @@ impl<'a, D: Side> Run<'a, D> {
         let path = &[prefix.as_bytes(), path].concat();
         self.observer.notice(&Event::Warning { path, text });
     }
+}
+
+/// Whether both sides are one place, seen by a path that is there. Places that cannot tell files apart are
+/// known by their prefix.
+pub(crate) fn is_same_place<S: Side, D: Side>(source: &S, target: &D, path: &[u8]) -> bool {
+    source.prefix() == target.prefix() && source.identity(path) == target.identity(path)
+}
+
+/// Whether the absolute `path` is `folder`, or leads through it.
+pub(crate) fn is_inside(path: &[u8], folder: &[u8]) -> bool {
+    let folder = folder.strip_suffix(b"/").unwrap_or(folder);
+    path.strip_prefix(folder)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
 /// Whether this is no file or disk, but something that bytes come from one after the other.

@@ -427,8 +427,9 @@ async fn short_files_cost_four_flights_and_less_in_new_folders() {
     );
     let done = run(&source, &[b"/d"], &target, b"/new", options, &log).await;
     assert!(done.expect("fine").is_success());
-    let begin = ["stat", "mkdir", "open"];
-    let end = ["replace", "setstat"];
+    let begin = ["stat", "mkdir", "open", "close", "open"];
+    // The mark is made in the flight of the folder, and goes before the folder's times are set.
+    let end = ["replace", "remove", "setstat"];
     assert_eq!(calls(&target), [&begin[..], &one_flight, &end].concat());
     // One that has grown meanwhile takes the long way, whole.
     source.false_size.set(Some(6));
@@ -964,4 +965,115 @@ async fn files_that_cannot_be_opened_fail_and_the_others_are_copied() {
         "{:?}",
         log.lines
     );
+}
+
+/// The same command again goes on where it was interrupted, and leaves nothing of the first run; after that
+/// it does what `cp -r` does to a folder that is there.
+#[tokio::test(flavor = "current_thread")]
+async fn an_interrupted_copy_of_a_folder_goes_on_in_the_same_place() {
+    for (from, to, finish) in pairings() {
+        for side in [0, 1] {
+            let mut interrupted = 0;
+            for at in 2.. {
+                let (source, mut target) = (MemorySide::new(from), MemorySide::new(to));
+                target.finish_bytes_max = finish;
+                source.put_item(b"/d", Object::Folder);
+                source.put_file(b"/d/large", &bytes(1, 100_000));
+                source.put_item(b"/d/in", Object::Folder);
+                source.put_file(b"/d/in/small", b"small");
+                let faulty = if side == 0 { &source } else { &target };
+                faulty.fail_at.set(Some((at, FaultKind::Lost)));
+                let log = Log::default();
+                let go = async || run(&source, &[b"/d"], &target, b"/new", recursive(), &log).await;
+                let first = go().await;
+                faulty.fail_at.set(None);
+                let is_whole = first.as_ref().is_ok_and(Summary::is_success);
+                let was_begun = target.paths().len() > 2;
+                if target.paths().len() == 2 {
+                    // Not even marked: nothing of the first run is in it, either.
+                    continue;
+                }
+                interrupted += usize::from(was_begun && !is_whole);
+                if !is_whole {
+                    assert!(go().await.expect("fine").is_success(), "{:?}", log.lines);
+                }
+                let found = |path: &[u8]| target.file(path).is_some();
+                let is_there = found(b"/new/large") && found(b"/new/in/small");
+                assert!(is_there, "{from} {to} {at} {:?}", target.paths());
+                assert_eq!(target.paths().len(), 5, "{at} {:?}", target.paths());
+                if is_whole {
+                    break;
+                }
+                assert!(go().await.expect("fine").is_success());
+                assert!(found(b"/new/d/large") && found(b"/new/large"));
+                assert!(temps(&target).is_empty(), "{:?}", target.paths());
+            }
+            assert!(interrupted > 3, "{from} {to} {side}: {interrupted}");
+        }
+    }
+}
+
+/// Another source's copy to the same place, and a folder that nobody marked, are not taken for one's own.
+#[tokio::test(flavor = "current_thread")]
+async fn what_another_source_left_is_not_gone_on_with() {
+    let (source, target) = (MemorySide::new(""), MemorySide::new("h:"));
+    for folder in [&b"/d"[..], b"/x", b"/x/d"] {
+        source.put_item(folder, Object::Folder);
+    }
+    source.put_file(b"/d/f", b"one");
+    source.put_file(b"/x/d/f", b"other");
+    let log = Log::default();
+    // Interrupted when it lists: the folder and its mark are there.
+    source.fail_at.set(Some((3, FaultKind::Lost)));
+    let go = async |path: &[u8]| run(&source, &[path], &target, b"/new", recursive(), &log).await;
+    assert!(!go(b"/d").await.expect("said").is_success());
+    source.fail_at.set(None);
+    assert_eq!(temps(&target).len(), 1, "{:?}", target.paths());
+    assert!(go(b"/x/d").await.expect("fine").is_success());
+    assert_eq!(target.file(b"/new/d/f").as_deref(), Some(&b"other"[..]));
+    assert!(go(b"/d").await.expect("fine").is_success());
+    assert_eq!(target.file(b"/new/f").as_deref(), Some(&b"one"[..]));
+    assert_eq!(target.file(b"/new/d/f").as_deref(), Some(&b"other"[..]));
+    assert!(temps(&target).is_empty());
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_folder_is_not_copied_into_itself() {
+    for prefix in ["", "h:"] {
+        let place = MemorySide::new(prefix);
+        place.put_item(b"/d", Object::Folder);
+        place.put_file(b"/d/f", b"content");
+        place.put_item(b"/d/in", Object::Folder);
+        place.put_item(b"/link", Object::Link(b"/d/in".to_vec()));
+        place.put_item(b"/dd", Object::Folder);
+        place.put_item(b"/t", Object::Folder);
+        place.put_item(b"/t/up", Object::Link(b"/d".to_vec()));
+        let before = place.paths();
+        let log = Log::default();
+        for to in [
+            &b"/d"[..],
+            b"/d/",
+            b"/d/in",
+            b"/d/new",
+            b"/link",
+            b"/d/in/x",
+        ] {
+            let done = run(&place, &[b"/d"], &place, to, recursive(), &log).await;
+            assert_eq!(done.expect("said").failed, 1, "{}", to.escape_ascii());
+            assert!(place.paths() == before, "{}", to.escape_ascii());
+        }
+        assert!(log.has("cannot be copied into itself"));
+        // A source whose link leads to where the copy is.
+        let done = run(&place, &[b"/t"], &place, b"/d/in", recursive(), &log).await;
+        assert_eq!(done.expect("said").failed, 1);
+        assert!(log.has("a folder that the target is in"));
+        // A name that only begins alike is another folder; so is one of the same name elsewhere.
+        let done = run(&place, &[b"/d/in"], &place, b"/dd", recursive(), &log).await;
+        assert!(done.expect("fine").is_success());
+        let other = MemorySide::new(prefix);
+        other.put_item(b"/d", Object::Folder);
+        let done = run(&place, &[b"/d"], &other, b"/d", recursive(), &log).await;
+        assert!(done.expect("fine").is_success());
+        assert!(other.file(b"/d/d/f").is_some());
+    }
 }

@@ -9,9 +9,10 @@ use super::file::{Copier, FileJob};
 use super::flight::Flight;
 use super::observer::Event;
 use super::pool::Pool;
-use super::run::{DEPTH_MAX, FILES_IN_FLIGHT_MAX, Run};
+use super::run::{DEPTH_MAX, FILES_IN_FLIGHT_MAX, Run, is_inside, is_same_place};
 use super::side::{Entry, Fault, FaultKind, Side};
 use super::temp::{is_temp_name, join, split};
+use super::unfinished::{remove_mark, set_mark};
 use super::work::{Allowance, Share, Task, Work};
 
 /// With fewer handles than that beside those of open folders, folders are read to their end at once.
@@ -39,6 +40,8 @@ pub(crate) struct Root {
     pub(crate) paths: Paths,
     /// Links followed.
     pub(crate) attrs: Attrs,
+    /// What marks the target as unfinished, where that is wanted: only where this is the one source.
+    pub(crate) mark: Option<Vec<u8>>,
 }
 
 /// A folder whose contents are being copied.
@@ -92,6 +95,8 @@ pub(crate) async fn copy<S: Side, D: Side>(run: &Run<'_, D>, source: &S, roots: 
         run,
         source,
         names_bytes: Cell::new(0),
+        mark: roots.iter().find_map(|root| root.mark.clone()),
+        is_lost: Cell::new(false),
     };
     let clock = &run.clock;
     let most = run.options.files_in_flight.clamp(1, FILES_IN_FLIGHT_MAX);
@@ -124,6 +129,7 @@ pub(crate) async fn copy<S: Side, D: Side>(run: &Run<'_, D>, source: &S, roots: 
             flight.on_done(clock.now(), bytes);
         }
         if outcome.is_lost {
+            walk.is_lost.set(true);
             // The others in flight fail for the same reason; they say so themselves.
             if work.waiting() > 0 {
                 let text = format!("the session was lost; {} more not tried", work.waiting());
@@ -209,6 +215,10 @@ struct Walk<'a, 'r, S: Side, D: Side> {
     source: &'a S,
     /// What the names take that were found and not begun, at most [`NAMES_BYTES_MAX`] and a batch.
     names_bytes: Cell<usize>,
+    /// What marks the target as unfinished.
+    mark: Option<Vec<u8>>,
+    /// A session was lost: not everything was gone through.
+    is_lost: Cell<bool>,
 }
 
 impl<S: Side, D: Side> Walk<'_, '_, S, D> {
@@ -370,6 +380,10 @@ impl<S: Side, D: Side> Walk<'_, '_, S, D> {
             let text = "is a symbolic link to a folder it is in; not followed";
             return Err(fail(&folder.paths.source, Fault::failure(text)));
         }
+        if is_link && self.leads_to_target(&folder).await {
+            let text = "is a symbolic link to a folder that the target is in; not followed";
+            return Err(fail(&folder.paths.source, Fault::failure(text)));
+        }
         let asked = self.run.clock.now();
         match self.open_folder(&folder).await {
             Ok(listing) => {
@@ -389,13 +403,35 @@ impl<S: Side, D: Side> Walk<'_, '_, S, D> {
         }
     }
 
+    /// Whether what is copied would be found, and copied, again through `folder`.
+    async fn leads_to_target(&self, folder: &Folder) -> bool {
+        let (source, target) = (self.source, self.run.target);
+        if !is_same_place(source, target, &folder.paths.source) {
+            return false;
+        }
+        let real = target.realpath(&folder.paths.target).await;
+        real.is_ok_and(|real| is_inside(&real, &folder.real))
+    }
+
     /// Makes the folder and begins to list it, both in one round trip.
     async fn open_folder(&self, folder: &Folder) -> Result<S::Listing, Fault> {
         let paths = &folder.paths;
-        let (made, listing) = tokio::join!(
-            self.make_folder(&paths.target),
-            self.source.list(&paths.source)
-        );
+        let make = async {
+            let target = self.run.target;
+            let Some(mark) = self.mark_of(folder) else {
+                return self.make_folder(&paths.target).await;
+            };
+            if target.finish_bytes_max().is_some() {
+                // In the order in which they are asked for.
+                let (made, marked) =
+                    tokio::join!(self.make_folder(&paths.target), set_mark(target, mark));
+                return marked.and(made);
+            }
+            let is_new = self.make_folder(&paths.target).await?;
+            set_mark(target, mark).await?;
+            Ok(is_new)
+        };
+        let (made, listing) = tokio::join!(make, self.source.list(&paths.source));
         match (made, listing) {
             (Ok(is_new), Ok(listing)) => {
                 folder.is_new.set(is_new);
@@ -489,6 +525,12 @@ impl<S: Side, D: Side> Walk<'_, '_, S, D> {
 
     /// Gives a folder its times and mode, once nothing in it changes any more.
     async fn finish(&self, folder: &Folder) -> Result<(), Fault> {
+        if let Some(mark) = self.mark_of(folder)
+            && !self.is_lost.get()
+            && let Err(fault) = remove_mark(self.run.target, mark).await
+        {
+            return Err(self.fail(&folder.paths.source, None, fault));
+        }
         if !self.run.options.preserve {
             return Ok(());
         }
@@ -516,6 +558,11 @@ impl<S: Side, D: Side> Walk<'_, '_, S, D> {
             }
             Ok(()) => Ok(()),
         }
+    }
+
+    /// What marks `folder` as unfinished.
+    fn mark_of(&self, folder: &Folder) -> Option<&[u8]> {
+        self.mark.as_deref().filter(|_| folder.depth == 0)
     }
 
     fn fail(&self, path: &[u8], file: Option<u64>, fault: Fault) -> Fault {
@@ -557,9 +604,7 @@ impl Folder {
     fn is_inside_itself(&self) -> bool {
         let mut above = self.parent.as_deref();
         while let Some(folder) = above {
-            if let Some(rest) = folder.real.strip_prefix(self.real.as_slice())
-                && (rest.is_empty() || rest.starts_with(b"/") || self.real == b"/")
-            {
+            if is_inside(&folder.real, &self.real) {
                 return true;
             }
             above = folder.parent.as_deref();
