@@ -167,3 +167,21 @@ fn data_that_the_peer_threw_away_is_sent_again() {
     assert_eq!(script.connection.info().recovery.reneges, 1);
     assert!(again.iter().any(|line| line.start == 1001), "{again:?}");
 }
+
+#[test]
+fn a_tail_is_not_probed_for_where_that_is_not_wanted() {
+    for (is_tail_probed, probes, timeouts) in [(true, 1, 0), (false, 0, 1)] {
+        let mut script = Script::established(Config {
+            is_tail_probed,
+            ..config()
+        });
+        script.write(2000);
+        assert_eq!(script.drain().len(), 2);
+        while script.poll().is_none() {
+            script.now = script.connection.poll_timeout().expect("a timer runs");
+            script.connection.handle_timeout(script.now);
+        }
+        let recovery = script.connection.info().recovery;
+        assert_eq!((recovery.probes, recovery.timeouts), (probes, timeouts));
+    }
+}

@@ -195,8 +195,16 @@ fn the_initial_window_is_ten_segments() {
 }
 
 #[test]
-fn after_a_pause_the_window_starts_anew() {
-    let mut script = Script::established(config());
+fn after_a_pause_the_window_starts_anew_unless_that_is_not_wanted() {
+    after_a_pause(true);
+    after_a_pause(false);
+}
+
+fn after_a_pause(is_restarted_after_idle: bool) {
+    let mut script = Script::established(Config {
+        is_restarted_after_idle,
+        ..config()
+    });
     for _ in 0..4 {
         script.write(20_000);
         let _ = script.drain();
@@ -218,5 +226,6 @@ fn after_a_pause_the_window_starts_anew() {
     script.gets(&format!(". 1:1 ack {next}"));
     script.wait(10_000);
     script.write(40_000);
-    assert_eq!(script.drain().len(), 10);
+    let sent = script.drain().len();
+    assert_eq!(sent == 10, is_restarted_after_idle, "{sent}");
 }

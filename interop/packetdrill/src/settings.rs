@@ -37,6 +37,10 @@ pub struct Settings {
     pub is_ecn_asked: bool,
     /// Agree to it when the peer asks.
     pub is_ecn_taken: bool,
+    /// A pause makes the window start anew.
+    pub is_restarted_after_idle: bool,
+    /// A silent tail is probed for.
+    pub is_tail_probed: bool,
     /// Join segments that leave at one instant into one packet, as hardware offload does.
     pub is_joined: bool,
     /// Bytes that the receive buffer starts with.
@@ -70,6 +74,8 @@ impl Default for Settings {
             is_timestamps: true,
             is_ecn_asked: false,
             is_ecn_taken: true,
+            is_restarted_after_idle: true,
+            is_tail_probed: true,
             is_joined: true,
             receive_buffer: 128 * 1024,
             send_buffer: 4 * 1024 * 1024,
@@ -153,6 +159,8 @@ impl Settings {
             "sack" => set(&mut self.is_sack, switch(value)),
             "ts" => set(&mut self.is_timestamps, switch(value)),
             "ecn" => self.apply_ecn(value),
+            "idle_restart" => set(&mut self.is_restarted_after_idle, switch(value)),
+            "tlp" => set(&mut self.is_tail_probed, switch(value)),
             "gso" => set(&mut self.is_joined, switch(value)),
             "rcvbuf" => set(&mut self.receive_buffer, number(value)),
             "sndbuf" => set(&mut self.send_buffer, number(value)),
@@ -188,10 +196,12 @@ impl Settings {
     /// Names under `net.ipv4` that [`Settings::apply_sysctl`] knows.
     pub const SYSCTLS: &[&str] = &[
         "tcp_congestion_control",
+        "tcp_early_retrans",
         "tcp_ecn",
         "tcp_fin_timeout",
         "tcp_rmem",
         "tcp_sack",
+        "tcp_slow_start_after_idle",
         "tcp_timestamps",
         "tcp_window_scaling",
         "tcp_wmem",
@@ -202,7 +212,13 @@ impl Settings {
         let word = |n: usize| value.split_whitespace().nth(n).unwrap_or_default();
         let _ = match name {
             "tcp_congestion_control" => set(&mut self.algorithm, algorithm(value)),
+            "tcp_early_retrans" => {
+                // Since Linux 4.13 all that it says is whether there are probes.
+                let is_on = number::<u8>(value).map(|n| n > 0);
+                set(&mut self.is_tail_probed, is_on)
+            }
             "tcp_ecn" => self.apply_ecn(value),
+            "tcp_slow_start_after_idle" => set(&mut self.is_restarted_after_idle, switch(value)),
             "tcp_fin_timeout" => {
                 let timeout = number(value).map(Duration::from_secs);
                 set(&mut self.fin_timeout, timeout)
@@ -253,6 +269,8 @@ impl Settings {
                 ..congestion::Settings::default()
             },
             is_paced: self.is_paced.unwrap_or(self.algorithm == Algorithm::Bbr),
+            is_restarted_after_idle: self.is_restarted_after_idle,
+            is_tail_probed: self.is_tail_probed,
             is_nagle: true,
             is_sack: self.is_sack,
             is_timestamps: self.is_timestamps,
@@ -329,6 +347,11 @@ mod tests {
         settings.apply_sysctl("tcp_sack", "0\n");
         settings.apply_sysctl("tcp_unheard_of", "0\n");
         let config = settings.config(true, false);
+        assert!(config.is_tail_probed && config.is_restarted_after_idle);
+        settings.apply_sysctl("tcp_early_retrans", "0\n");
+        settings.apply_sysctl("tcp_slow_start_after_idle", "0\n");
+        let config = settings.config(true, false);
+        assert!(!config.is_tail_probed && !config.is_restarted_after_idle);
         assert_eq!(config.congestion.algorithm, Algorithm::Reno);
         assert_eq!(
             (config.receive_buffer, config.send_buffer_max),

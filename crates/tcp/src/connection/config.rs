@@ -73,6 +73,11 @@ pub struct Config {
     pub congestion: Settings,
     /// Whether segments leave at a rate instead of in bursts.
     pub is_paced: bool,
+    /// Whether a pause longer than the retransmission timer runs makes the window start anew (RFC 5681
+    /// section 4.1).
+    pub is_restarted_after_idle: bool,
+    /// Whether a tail that is not acknowledged is probed for ahead of a time-out (RFC 8985 section 7).
+    pub is_tail_probed: bool,
     /// Whether small segments wait for the acknowledgement of earlier data (Nagle).
     pub is_nagle: bool,
     /// Offer SACK (RFC 2018).
@@ -110,6 +115,8 @@ impl Default for Config {
             records_max: RECORDS_MAX,
             congestion: Settings::default(),
             is_paced: true,
+            is_restarted_after_idle: true,
+            is_tail_probed: true,
             is_nagle: false,
             is_sack: true,
             is_timestamps: true,

@@ -137,7 +137,10 @@ impl Connection {
     fn new(now: Instant, config: Config, state: State, local_initial: Seq) -> Self {
         let board = Scoreboard::new(config.records_max);
         let mss = u32::from(config.mss);
-        let sender = Sender::new(board, &config.congestion, mss, config.is_paced);
+        let mut sender = Sender::new(board, &config.congestion, mss, config.is_paced);
+        sender.set_restarted_after_idle(config.is_restarted_after_idle);
+        let recovery = sender.recovery_mut();
+        recovery.set_tail_probed(config.is_tail_probed);
         Self {
             state,
             error: None,

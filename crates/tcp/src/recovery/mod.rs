@@ -42,6 +42,7 @@ pub struct Recovery {
     tlp: Tlp,
     phase: Phase,
     is_sack: bool,
+    is_tail_probed: bool,
     mss: u32,
     /// Without SACK: duplicate acknowledgements, each for a segment that left the network.
     dupacks: u32,
@@ -75,6 +76,7 @@ impl Recovery {
             tlp: Tlp::default(),
             phase: Phase::Open,
             is_sack,
+            is_tail_probed: true,
             mss,
             dupacks: 0,
             recover_max: 0,
@@ -91,6 +93,11 @@ impl Recovery {
     pub const fn set_agreed(&mut self, mss: u32, is_sack: bool) {
         self.mss = mss;
         self.is_sack = is_sack;
+    }
+
+    /// Whether a silent tail is probed for (RFC 8985 7); it is unless told otherwise.
+    pub const fn set_tail_probed(&mut self, is_probed: bool) {
+        self.is_tail_probed = is_probed;
     }
 
     /// Everything before `position` was sent and acknowledged elsewhere.
@@ -418,7 +425,8 @@ impl Recovery {
 
     /// RFC 8985 7.2: a probe is for a flight of which nothing is known to be missing.
     fn arm_probe(&mut self, now: Instant) {
-        let is_wanted = self.is_sack && self.phase == Phase::Open && self.board.sacked().count == 0;
+        let is_able = self.is_sack && self.is_tail_probed;
+        let is_wanted = is_able && self.phase == Phase::Open && self.board.sacked().count == 0;
         match self.rto_at().filter(|_| is_wanted) {
             Some(rto_at) => {
                 let is_single = self.board.len() == 1;

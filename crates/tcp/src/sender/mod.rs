@@ -33,6 +33,7 @@ pub struct Sender {
     controller: Controller,
     mss: u64,
     is_paced: bool,
+    is_restarted_after_idle: bool,
     pacer: Pacer,
     prr: Option<Prr>,
     /// The window of fast recovery.
@@ -58,6 +59,7 @@ impl Sender {
             controller: Controller::new(settings, mss),
             mss: u64::from(mss),
             is_paced,
+            is_restarted_after_idle: true,
             pacer: Pacer::default(),
             prr: None,
             prr_cwnd: 0,
@@ -68,6 +70,11 @@ impl Sender {
             last_sent_at: Instant::ZERO,
             forgiven: None,
         }
+    }
+
+    /// Whether a pause makes the window start anew (RFC 5681 4.1); it does unless told otherwise.
+    pub const fn set_restarted_after_idle(&mut self, is_restarted: bool) {
+        self.is_restarted_after_idle = is_restarted;
     }
 
     /// Loss recovery.
@@ -157,7 +164,8 @@ impl Sender {
     /// `len` positions leave for the first time.
     pub fn on_sent(&mut self, now: Instant, len: u32) {
         let pipe = self.recovery.pipe();
-        if pipe == 0 && now - self.last_sent_at > self.recovery.rtt().rto() {
+        let is_pause = pipe == 0 && now - self.last_sent_at > self.recovery.rtt().rto();
+        if is_pause && self.is_restarted_after_idle {
             self.controller.get_mut().on_idle();
         }
         self.before_sending(now, pipe);
