@@ -60,3 +60,59 @@ fn a_report_that_cannot_be_written_is_an_error() {
         "{text}"
     );
 }
+
+#[test]
+fn hostile_acknowledgements_are_measured_and_written_as_json() {
+    let folder = Folder::new("lab-sack");
+    let json = folder.at("sack.json");
+    let arguments = [
+        "sack",
+        "--quick",
+        "--senders",
+        "cached,ours",
+        "--receivers",
+        "dupack,cover-all",
+        "--json",
+        &json,
+    ];
+    let output = lab(&folder, &arguments);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    for row in [
+        "cached, dupack",
+        "cached, cover-all",
+        "ours, dupack",
+        "ours, cover-all",
+    ] {
+        assert_eq!(
+            text.lines().filter(|line| line.starts_with(row)).count(),
+            1,
+            "{text}"
+        );
+    }
+    let json = fs::read_to_string(json).expect("the figures");
+    assert_eq!(json.matches("\"sender\":\"ours\"").count(), 2, "{json}");
+    assert!(
+        json.contains("\"timeouts\":0") && json.contains("\"failures\":[]"),
+        "{json}"
+    );
+    let page = fs::read_to_string(folder.file("report.html")).expect("a report");
+    assert!(
+        page.contains("CPU over time") && page.contains("<svg"),
+        "{page}"
+    );
+}
+
+#[test]
+fn what_nobody_is_called_is_an_error_that_names_all() {
+    let folder = Folder::new("lab-sack-names");
+    for (arguments, names) in [
+        (["sack", "--senders", "theirs"], "cached"),
+        (["sack", "--receivers", "theirs"], "find-first"),
+        (["sack", "--windows", "1k"], "256k"),
+    ] {
+        let output = lab(&folder, &arguments);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && text.contains(names), "{text}");
+    }
+}

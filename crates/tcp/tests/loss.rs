@@ -40,7 +40,7 @@ fn a_recovery_ends_at_the_reduced_window() {
     script.sends(". 1:1001");
     script.gets(". 1:1 ack 1 sack 1001:10001");
     let _ = script.drain();
-    script.wait(50);
+    script.wait(100);
     let sent = script.connection.stats().bytes_sent + 1;
     script.gets(&format!(". 1:1 ack {sent}"));
     let info = script.connection.info();

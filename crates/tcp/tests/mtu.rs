@@ -103,6 +103,7 @@ fn what_is_too_long_is_sent_again_in_several() {
     // A quarter of the round trip later they are lost. The first is cut: it leaves as the window allows.
     script.sends_after(1, ". 2001:2335");
     script.sends_nothing();
+    script.wait(100);
     script.gets(". 1:1 ack 2335 sack 6001:8001");
     script.sends(". 2335:2669");
     script.sends(". 2669:3001");

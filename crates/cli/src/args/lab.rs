@@ -1,5 +1,6 @@
 //! `fullbore lab`: emulated links and what is measured on them.
 
+mod sack;
 mod scenarios;
 mod tcp;
 
@@ -167,7 +168,7 @@ impl LabValues {
         match name {
             "link" => link(matches),
             "tcp" => tcp::options(matches).map(Self::Tcp),
-            "handbrake" | "backlog" | "window" | "report" => {
+            "handbrake" | "backlog" | "window" | "sack" | "report" => {
                 ScenarioValues::from_matches(name, matches).map(Self::Scenarios)
             }
             other => Err(format!("\"lab {other}\" cannot be used here")),

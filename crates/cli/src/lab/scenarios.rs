@@ -8,9 +8,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use fullbore_lab::backlog::{self, Server};
-use fullbore_lab::driver::machine;
+use fullbore_lab::driver::{machine, sack_kernel};
 use fullbore_lab::report::{self, Section};
-use fullbore_lab::{handbrake, window};
+use fullbore_lab::{handbrake, sack, window};
 
 use crate::args::{Scenario, ScenarioValues};
 use crate::exit::Exit;
@@ -68,6 +68,13 @@ fn section(scenario: Scenario, values: &ScenarioValues) -> io::Result<(Section, 
             (handbrake::section(&cells), true)
         }
         Scenario::Window => (window::run(values.seed, &mut tell).section(), true),
+        Scenario::Sack => {
+            let found = sack(&values.sack, &mut tell);
+            if let Some(path) = &values.json {
+                replace(path, (found.to_json() + "\n").as_bytes())?;
+            }
+            (found.section(), found.failures.is_empty())
+        }
         Scenario::Backlog => {
             let folder = OwnFolder::new()?;
             let options = backlog::Options {
@@ -81,6 +88,11 @@ fn section(scenario: Scenario, values: &ScenarioValues) -> io::Result<(Section, 
             (outcome.section(), outcome.failures.is_empty())
         }
     })
+}
+
+fn sack(options: &sack::Options, tell: &mut dyn FnMut(&str)) -> sack::Found {
+    let cpu_clock = fullbore::driver::thread_clock::exact;
+    sack::run(options, &cpu_clock, &mut sack_kernel::run, tell)
 }
 
 /// A folder of this run's own, gone at its end.

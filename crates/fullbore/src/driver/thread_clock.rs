@@ -31,16 +31,20 @@ impl ThreadClock {
         self.schedstat
             .as_ref()
             .and_then(read_schedstat)
-            .unwrap_or_else(|| {
-                let time = clock_gettime(ClockId::ThreadCPUTime);
-                let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-                let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
-                ThreadTimes {
-                    running: Duration::new(seconds, nanos),
-                    waiting: Duration::ZERO,
-                }
+            .unwrap_or_else(|| ThreadTimes {
+                running: exact(),
+                waiting: Duration::ZERO,
             })
     }
+}
+
+/// What the calling thread has run so far, exact: what the kernel's statistics show a tick later. One system
+/// call.
+#[must_use]
+pub fn exact() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 fn read_schedstat(file: &File) -> Option<ThreadTimes> {

@@ -7,6 +7,8 @@ pub mod machine;
 mod netns;
 mod process;
 mod run;
+pub mod sack_kernel;
+mod sack_tun;
 pub mod sftp_peer;
 mod signals;
 pub mod stream;

@@ -144,6 +144,12 @@ impl Connection {
         }
     }
 
+    /// The counters of loss recovery alone: O(1), for who looks at each segment.
+    #[must_use]
+    pub const fn recovery_counters(&self) -> &Counters {
+        self.sender.recovery().counters()
+    }
+
     /// Bytes of memory in buffers, beside the connection itself.
     #[must_use]
     pub const fn buffer_capacity(&self) -> usize {

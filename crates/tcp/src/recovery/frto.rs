@@ -1,6 +1,6 @@
 //! Whether a time-out was needed: F-RTO (RFC 5682), by which data is acknowledged after it, and the
 //! undoing of any recovery whose retransmissions all turn out to have been needless (RFC 4015's
-//! response; detection by D-SACK, RFC 3708, and by timestamps, RFC 3522).
+//! response; detection by D-SACK, RFC 3708, by timestamps, RFC 3522, and by acknowledgements that come too soon).
 
 use fullbore_base::Instant;
 
@@ -78,20 +78,36 @@ pub struct Episode {
     pub start: u64,
     /// Retransmissions that no D-SACK has shown to be needless.
     unproven: u32,
+    /// Those whose acknowledgement did not come too soon to be theirs. Counted apart: of one that did, a
+    /// D-SACK may follow.
+    untimely: u32,
+    /// When the first segment that was deemed lost would have been acknowledged if it had not been late;
+    /// none when a time-out began it.
+    expected_at: Option<Instant>,
     first_retransmission_at: Option<Instant>,
-    has_advanced: bool,
+    /// Its first retransmission was acknowledged.
+    is_judged: bool,
 }
 
 impl Episode {
-    /// A recovery that begins at `start`.
+    /// A recovery that begins at `start`, since a segment whose acknowledgement was expected at
+    /// `expected_at` is deemed lost; none when a time-out begins it.
     #[must_use]
-    pub const fn new(start: u64) -> Self {
+    pub const fn new(start: u64, expected_at: Option<Instant>) -> Self {
         Self {
             start,
             unproven: 0,
+            untimely: 0,
+            expected_at,
             first_retransmission_at: None,
-            has_advanced: false,
+            is_judged: false,
         }
+    }
+
+    /// How late the first segment that was deemed lost is at `now`.
+    #[must_use]
+    pub fn lateness(&self, now: Instant) -> Option<core::time::Duration> {
+        self.expected_at.map(|at| now - at)
     }
 
     /// Whether anything was sent again.
@@ -103,6 +119,7 @@ impl Episode {
     /// Something is sent again, in so many segments.
     pub fn on_retransmission(&mut self, now: Instant, segments: u32) {
         self.unproven += segments;
+        self.untimely += 1;
         self.first_retransmission_at.get_or_insert(now);
     }
 
@@ -117,16 +134,27 @@ impl Episode {
         self.unproven == 0
     }
 
-    /// The cumulative acknowledgement advanced, by a segment that answers one we sent at
-    /// `echoed_at`; true when that was before anything was sent again, so that the original had
-    /// arrived. Only the first advance can tell.
+    /// A segment that was last sent at `sent_at`, in this recovery if that is not before it, was
+    /// delivered in less than the least round trip after that: it was the original that arrived (RFC
+    /// 8985 6.2 step 2 draws the same conclusion). True when that leaves no retransmission that was needed. Of a
+    /// time-out F-RTO is the judge.
     #[must_use]
-    pub fn on_advance(&mut self, echoed_at: Option<Instant>) -> bool {
-        let Some(retransmitted_at) = self.first_retransmission_at else {
+    pub fn on_too_soon(&mut self, sent_at: Instant) -> bool {
+        let is_ours = self.first_retransmission_at.is_some_and(|at| at <= sent_at);
+        if self.untimely == 0 || !is_ours || self.expected_at.is_none() {
             return false;
-        };
-        let is_first = !self.has_advanced;
-        self.has_advanced = true;
-        is_first && echoed_at.is_some_and(|at| at + TICK <= retransmitted_at)
+        }
+        self.untimely -= 1;
+        self.untimely == 0
+    }
+
+    /// The first segment outstanding, sent again at `sent_at` and never before, was acknowledged by a
+    /// segment that answers one we sent at `echoed_at`: before that, so the original had arrived (RFC
+    /// 3522). Only the first of the recovery can tell.
+    #[must_use]
+    pub fn on_echo(&mut self, sent_at: Instant, echoed_at: Option<Instant>) -> bool {
+        let is_first = self.first_retransmission_at == Some(sent_at) && !self.is_judged;
+        self.is_judged |= is_first;
+        is_first && echoed_at.is_some_and(|at| at + TICK <= sent_at)
     }
 }

@@ -237,14 +237,14 @@ impl Recovery {
         let has_advanced = outcome.applied.acked_bytes > 0;
         self.take_duplicate(ack, &mut outcome);
         self.probe_verdict(ack, &mut outcome);
-        self.forget_false_alarm(&mut outcome);
+        self.forget_false_alarm(now, &mut outcome);
         self.end_phase(&mut outcome);
         let evidence = Evidence {
             snd_una: self.board.snd_una(),
             has_advanced,
             is_original_delivered,
         };
-        self.judge_timeout(ack, &evidence, &mut outcome);
+        self.judge_timeout(&evidence, &mut outcome);
         outcome.lost_bytes = if self.is_sack {
             self.detect_losses(now, &mut on_lost)
         } else {
@@ -271,9 +271,22 @@ impl Recovery {
             &[]
         };
         let (rack, delivery) = (&mut self.rack, &mut self.delivery);
+        let (episode, is_sack) = (&mut self.episode, self.is_sack);
+        let snd_una = self.board.snd_una();
+        let mut is_proven_needless = false;
         let applied = self.board.apply(ack.position, ranges, |record| {
             rack.on_delivered(now, record, ack.echoed_at, min_rtt);
             delivery.on_delivered(record);
+            if record.transmissions() == 2
+                && let Some(episode) = episode
+            {
+                let sent_at = record.sent_at();
+                let is_first = record.range().start == snd_una;
+                let is_too_soon = is_sack && min_rtt.is_some_and(|min| now - sent_at < min);
+                is_proven_needless |= is_too_soon && episode.on_too_soon(sent_at);
+                is_proven_needless |=
+                    is_first && ack.position > snd_una && episode.on_echo(sent_at, ack.echoed_at);
+            }
             is_original_delivered |= !record.is_retransmitted() && record.end() <= recover;
         });
         self.rack.on_ack_end();
@@ -283,6 +296,10 @@ impl Recovery {
             .take_sample(now, applied.delivered_bytes, min_rtt);
         outcome.applied = applied;
         outcome.delivered_bytes = applied.delivered_bytes;
+        if is_proven_needless {
+            self.learn_lateness(now);
+            self.undo(outcome);
+        }
         if applied.acked_bytes > 0 {
             self.rtt.on_progress();
         }
@@ -325,10 +342,11 @@ impl Recovery {
     }
 
     /// Everything that was deemed lost arrived before it was sent again: it was only late.
-    fn forget_false_alarm(&mut self, outcome: &mut Outcome) {
+    fn forget_false_alarm(&mut self, now: Instant, outcome: &mut Outcome) {
         let has_retransmitted = self.episode.is_some_and(|e| e.has_retransmitted());
         let is_fast = matches!(self.phase, Phase::Fast { .. });
         if is_fast && self.board.lost().count == 0 && !has_retransmitted {
+            self.learn_lateness(now);
             self.undo(outcome);
         }
     }
@@ -346,18 +364,20 @@ impl Recovery {
         }
     }
 
-    fn judge_timeout(&mut self, ack: &Ack<'_>, evidence: &Evidence, outcome: &mut Outcome) {
-        if evidence.has_advanced
-            && let Some(episode) = &mut self.episode
-            && episode.on_advance(ack.echoed_at)
-        {
-            self.undo(outcome);
-        }
+    fn judge_timeout(&mut self, evidence: &Evidence, outcome: &mut Outcome) {
         match self.frto.map(|frto| frto.on_ack(evidence)) {
             Some(Next::Wait(frto)) => self.frto = Some(frto),
             Some(Next::Spurious) => self.undo(outcome),
             Some(Next::Genuine) => self.frto = None,
             None => {}
+        }
+    }
+
+    /// A segment that was deemed lost has only just arrived: RACK learns how late that may be.
+    fn learn_lateness(&mut self, now: Instant) {
+        let lateness = self.episode.and_then(|episode| episode.lateness(now));
+        if let Some(lateness) = lateness {
+            self.rack.on_false_alarm(lateness, self.rtt.min());
         }
     }
 
@@ -400,7 +420,11 @@ impl Recovery {
         let recover = self.board.snd_nxt();
         self.phase = Phase::Fast { recover };
         self.recover_max = recover;
-        self.episode = Some(Episode::new(self.board.snd_una()));
+        let lost = self.board.next_lost().map(|id| self.board.record(id));
+        let expected_at = lost
+            .zip(self.rack.newest_rtt())
+            .map(|(lost, rtt)| lost.sent_at() + rtt);
+        self.episode = Some(Episode::new(self.board.snd_una(), expected_at));
         self.tlp.on_recovery();
         self.counters.fast_recoveries += 1;
     }

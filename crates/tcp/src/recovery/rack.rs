@@ -124,6 +124,24 @@ impl Rack {
         self.reo_wnd_persist = REO_WND_PERSIST;
     }
 
+    /// What was deemed lost had arrived, `lateness` behind what was sent after it: no segment that is as late is
+    /// to be deemed lost again. A departure from RFC 8985 6.2, which learns of reordering only from segments sent
+    /// once and widens its window step by step; that a recovery was needless shows both at once.
+    pub fn on_false_alarm(&mut self, lateness: Duration, min_rtt: Option<Duration>) {
+        self.is_reordering_seen = true;
+        let step = (min_rtt.unwrap_or_default() / 4).max(Duration::from_nanos(1));
+        let steps = lateness.as_nanos().div_ceil(step.as_nanos());
+        let steps = u32::try_from(steps).unwrap_or(u32::MAX);
+        self.reo_wnd_mult = self.reo_wnd_mult.max(steps).min(REO_WND_MULT_MAX);
+        self.reo_wnd_persist = REO_WND_PERSIST;
+    }
+
+    /// The round trip of the segment sent last of all that were delivered.
+    #[must_use]
+    pub fn newest_rtt(&self) -> Option<Duration> {
+        self.newest.map(|newest| newest.rtt)
+    }
+
     /// A recovery is over.
     pub fn on_recovery_end(&mut self) {
         self.reo_wnd_persist = self.reo_wnd_persist.saturating_sub(1);

@@ -342,13 +342,80 @@ fn dsacks_for_every_retransmission_undo_a_recovery() {
     assert!(script.ack(1100, 1, &[(3, 7)]).has_entered);
     assert_eq!(script.resend(1100), Some(1));
     assert_eq!(script.resend(1100), Some(2));
-    let _ = script.ack(1101, 7, &[]);
+    let _ = script.ack(1200, 7, &[]);
     assert!(!script.ack(1200, 7, &[(1, 2)]).is_undone, "one of two");
     assert!(script.ack(1201, 7, &[(2, 3)]).is_undone);
     assert_eq!(script.recovery.counters().spurious_retransmissions, 2);
     let third = script.ack(1202, 7, &[(2, 3)]);
     assert!(!third.is_undone, "a duplicate of the network");
     assert_eq!(script.recovery.counters().spurious_retransmissions, 2);
+}
+
+/// A retransmission cannot be answered in less than the least round trip.
+#[test]
+fn an_acknowledgement_that_comes_too_soon_is_the_originals_and_undoes_a_recovery() {
+    for (ms, is_undone) in [(1199, true), (1200, false)] {
+        let mut script = Script::new();
+        script.send(1000, 8);
+        assert!(script.ack(1100, 1, &[(3, 7)]).has_entered);
+        assert_eq!(script.resend(1100), Some(1));
+        assert_eq!(script.resend(1100), Some(2));
+        assert!(!script.ack(1110, 1, &[(2, 7)]).is_undone, "one of two");
+        assert_eq!(script.ack(ms, 7, &[]).is_undone, is_undone, "{ms}");
+    }
+}
+
+/// A D-SACK that follows such an acknowledgement does not stand for another retransmission.
+#[test]
+fn one_retransmission_is_not_shown_to_be_needless_twice() {
+    let mut script = Script::new();
+    script.send(1000, 8);
+    assert!(script.ack(1100, 1, &[(3, 7)]).has_entered);
+    assert_eq!(script.resend(1100), Some(1));
+    assert_eq!(script.resend(1100), Some(2));
+    let _ = script.ack(1110, 2, &[(3, 7)]);
+    let dsack = script.ack(1201, 2, &[(1, 2), (3, 7)]);
+    assert!(!dsack.is_undone, "the second may have been needed");
+    assert!(!script.ack(1202, 7, &[]).is_undone);
+}
+
+/// What is sent again twice tells nothing by when it is acknowledged, nor by what that echoes: the first
+/// retransmission may have arrived.
+#[test]
+fn a_segment_that_an_earlier_recovery_sent_again_undoes_nothing() {
+    let mut script = Script::new();
+    script.send(1000, 10);
+    assert!(script.ack(1100, 1, &[(2, 5)]).has_entered);
+    assert_eq!(script.resend(1100), Some(1));
+    script.send(1101, 3);
+    let _ = script.ack(1201, 1, &[(2, 14)]);
+    assert_eq!(script.resend(1201), Some(1));
+    let outcome = script.ack_echoing(1210, 14, &[], Some(1100));
+    assert!(!outcome.is_undone && outcome.has_left);
+}
+
+/// A recovery that was needless teaches how late a segment may be: as late again is no loss.
+#[test]
+fn a_false_alarm_widens_the_reordering_window_to_what_was_seen() {
+    let mut script = Script::new();
+    script.send(1000, 8);
+    assert!(script.ack(1100, 1, &[(2, 8)]).has_entered);
+    assert_eq!(script.resend(1100), Some(1));
+    // 60 ms behind those sent with it.
+    assert!(script.ack_echoing(1160, 9, &[], Some(1000)).is_undone);
+    assert!(script.recovery.is_reordering_seen());
+    script.send(2000, 8);
+    let again = script.ack(2100, 9, &[(10, 16)]);
+    assert_eq!(again.lost_bytes, 0);
+    assert_eq!(script.deadline(), Some(MS * 2175), "three quarters");
+    assert_eq!(script.expire(2174), None);
+    assert!(matches!(
+        script.expire(2175),
+        Some(Expired::Reordering {
+            has_entered: true,
+            ..
+        })
+    ));
 }
 
 // Recovery as a whole.
@@ -423,7 +490,7 @@ fn a_segment_that_was_only_late_undoes_the_recovery_before_it_is_sent_again() {
     assert!(script.ack(1100, 1, &[(2, 5)]).has_entered);
     assert_eq!(script.resend(1100), Some(1));
     assert!(
-        !script.ack(1101, 5, &[]).is_undone,
+        !script.ack(1200, 5, &[]).is_undone,
         "it may have been that one"
     );
 }

@@ -89,7 +89,7 @@ impl Recovery {
             step: Step::Retransmitted,
         });
         if is_first {
-            self.episode = Some(Episode::new(self.board.snd_una()));
+            self.episode = Some(Episode::new(self.board.snd_una(), None));
         }
         self.dupacks = 0;
         self.reorder_at = None;

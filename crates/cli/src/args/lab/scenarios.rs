@@ -1,9 +1,10 @@
-//! `fullbore lab handbrake`, `backlog`, `window` and `report`.
+//! `fullbore lab handbrake`, `backlog`, `window`, `sack` and `report`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use fullbore_lab::sack;
 
 /// What is to be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub(crate) enum Scenario {
     Backlog,
     /// The channel window and the path.
     Window,
+    /// What an acknowledgement costs a TCP sender.
+    Sack,
 }
 
 /// What was asked of the scenarios.
@@ -31,6 +34,10 @@ pub(crate) struct ScenarioValues {
     pub(crate) sizes_mib: Vec<u64>,
     /// Runs of each size.
     pub(crate) rounds: usize,
+    /// Senders and receivers of the SACK scenario.
+    pub(crate) sack: sack::Options,
+    /// Where the figures go as JSON.
+    pub(crate) json: Option<PathBuf>,
 }
 
 /// Largest upload, so that a size that was meant in bytes is told.
@@ -46,7 +53,7 @@ Examples:
   fullbore lab backlog --server /usr/lib/openssh/sftp-server --sizes 8,16,32";
 
 /// The definitions.
-pub(super) fn commands() -> [Command; 4] {
+pub(super) fn commands() -> [Command; 5] {
     [
         Command::new("handbrake")
             .about("Shows what waiting on top of TCP costs, in the simulator")
@@ -59,6 +66,7 @@ pub(super) fn commands() -> [Command; 4] {
         Command::new("window")
             .about("Shows how the channel window follows the path or does not, in the simulator")
             .args([seed(), html("fullbore-window.html")]),
+        super::sack::command().arg(html("fullbore-sack.html")),
         Command::new("report")
             .about("Runs all scenarios and writes one report")
             .args(backlog_args())
@@ -67,7 +75,7 @@ pub(super) fn commands() -> [Command; 4] {
     .map(|command| command.disable_version_flag(true))
 }
 
-fn seed() -> Arg {
+pub(super) fn seed() -> Arg {
     Arg::new("seed")
         .long("seed")
         .value_name("N")
@@ -111,12 +119,13 @@ fn backlog_args() -> [Arg; 3] {
 impl ScenarioValues {
     /// Reads what was written behind `lab NAME`.
     pub(super) fn from_matches(name: &str, matches: &ArgMatches) -> Result<Self, String> {
-        use Scenario::{Backlog, Handbrake, Window};
+        use Scenario::{Backlog, Handbrake, Sack, Window};
         let scenarios = match name {
             "handbrake" => vec![Handbrake],
             "backlog" => vec![Backlog],
             "window" => vec![Window],
-            _ => vec![Handbrake, Window, Backlog],
+            "sack" => vec![Sack],
+            _ => vec![Handbrake, Window, Sack, Backlog],
         };
         let html = matches.get_one::<PathBuf>("html");
         // A scenario has only the flags that mean something to it.
@@ -125,14 +134,14 @@ impl ScenarioValues {
         let mut sizes_mib: Vec<u64> = many("sizes").unwrap_or_default().copied().collect();
         sizes_mib.sort_unstable();
         let rounds = matches.try_get_one::<u16>("rounds").ok().flatten();
+        let seed = matches.try_get_one("seed").ok().flatten().copied();
+        let seed = seed.unwrap_or(1);
+        let json = matches.try_get_one::<PathBuf>("json").ok().flatten();
         Ok(Self {
             scenarios,
-            seed: matches
-                .try_get_one("seed")
-                .ok()
-                .flatten()
-                .copied()
-                .unwrap_or(1),
+            seed,
+            sack: super::sack::options(matches, seed)?,
+            json: json.cloned(),
             html: html.ok_or("--html is missing")?.clone(),
             servers: servers.unwrap_or_default().cloned().collect(),
             sizes_mib,

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-pub use self::frame::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, VNET_LEN};
+pub use self::frame::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, VNET_LEN, open};
 
 use self::train::Train;
 use super::net::{Received, Wire};
