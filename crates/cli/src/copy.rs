@@ -4,7 +4,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-use fullbore::client::{self, Ahead, Asker, Context, Error, Master, Reconnect};
+use fullbore::client::{self, Ahead, Asker, Context, Error, Master, Reconnect, Sftp};
 use fullbore::config::prompt::Prompter;
 use fullbore::config::ssh_config::{self, HostConfig, LogLevel, Request};
 use fullbore::config::{Environment, text};
@@ -15,6 +15,7 @@ use fullbore::driver::environment::Machine;
 use fullbore::driver::local::LocalSide;
 use fullbore::driver::signals::raise_file_limit;
 use fullbore::driver::terminal::{self, Person};
+use fullbore::transfer::lanes::Caps;
 use fullbore::transfer::{Event, Fault, FaultKind, Observer, Run, SftpSide, Side, glob, questions};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -208,17 +209,46 @@ impl<'a> Sessions<'a> {
             .find(|(known, _)| known == place)
             .expect("every remote place was configured");
         let (limits, questions) = (client::SftpConfig::default(), self.questions(place));
-        let sftp = client::connect_ahead(config, &self.context, limits, &questions).await?;
+        let (sftp, caps) = match &self.plan.udp_server {
+            None => {
+                let sftp = client::connect_ahead(config, &self.context, limits, &questions).await?;
+                (sftp, self.plan.caps)
+            }
+            Some(command) => self.over_udp(config, &questions, command).await?,
+        };
         if let Some(limit) = self.plan.limit {
             sftp.connection().limit_rate(limit);
         }
         let reconnect = Reconnect::new(config, &self.context, sftp.connection());
         let prefix = prefix(place, config);
         let side = SftpSide::new(sftp, prefix);
-        let side = side.with_lanes(reconnect, self.plan.caps);
+        let side = side.with_lanes(reconnect, caps);
         self.progress.watch(side.clone());
         self.open.push((place.clone(), side.clone()));
         Ok(side)
+    }
+
+    /// A session over UDP, or with a notice over TCP; and how many lanes it may use.
+    async fn over_udp(
+        &self,
+        config: &HostConfig,
+        questions: &[Ahead],
+        command: &str,
+    ) -> Result<(Sftp, Caps), Error> {
+        let limits = client::SftpConfig::default();
+        let moved = client::connect_udp(config, &self.context, limits, questions, command).await?;
+        let Some(notice) = moved.notice else {
+            // Further connections would be TCP's.
+            let caps = Caps {
+                connections: 1,
+                ..self.plan.caps
+            };
+            return Ok((moved.sftp, caps));
+        };
+        if self.plan.report != Report::Quiet {
+            self.progress.say(&format!("fullbore: {notice}"));
+        }
+        Ok((moved.sftp, self.plan.caps))
     }
 
     /// What the copy will ask a place first.

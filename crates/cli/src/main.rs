@@ -13,6 +13,7 @@ mod output;
 mod plan;
 mod progress;
 mod serve;
+mod udp_server;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -57,6 +58,7 @@ fn run(arguments: &[OsString]) -> Exit {
         },
         Ok(Task::Doctor(values)) => doctor::run(&values),
         Ok(Task::Serve(values)) => serve::run(&values),
+        Ok(Task::UdpServer(values)) => udp_server::run(&values),
         Ok(Task::HashPassword) => serve::hash_password(),
         Ok(Task::Demo) => demo(),
         Ok(Task::Lab(values)) => lab::run(values),

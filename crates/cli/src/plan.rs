@@ -31,6 +31,8 @@ pub(crate) struct CopyPlan {
     pub(crate) window_budget: Option<u64>,
     /// How many lanes and connections a large file may use.
     pub(crate) caps: Caps,
+    /// The command that has a far end go on over UDP, where that is wanted.
+    pub(crate) udp_server: Option<String>,
     /// `-o` and the flags that stand for one, the flags first: they were asked for by name.
     pub(crate) ssh_options: Vec<String>,
     pub(crate) config_file: ConfigFile,
@@ -134,6 +136,7 @@ pub(crate) fn copy_plan(values: &CopyValues) -> Result<CopyPlan, String> {
         limit: values.limit,
         window_budget: values.window_budget,
         caps: caps(values),
+        udp_server: values.udp_server.clone(),
         ssh_options: ssh_options(&values.connection, values.verbosity, values.quiet),
         config_file: config_file(&values.connection),
         report: match (values.json, values.quiet) {

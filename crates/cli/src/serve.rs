@@ -132,6 +132,7 @@ fn options(values: &ServeValues) -> Result<(ServeOptions, bool), String> {
             .collect::<Result<Vec<_>, _>>()?
             .concat();
     }
+    options.udp = number(&values, "udp")?;
     if let Some(root) = paths("root").and_then(|mut paths| paths.pop()) {
         options.root = root;
     }
@@ -266,6 +267,8 @@ mod tests {
             "0.0.0.0:1",
             "--listen",
             "[::1]:2",
+            "--udp",
+            "77",
             "--root",
             "/r",
             "--read-only",
@@ -287,6 +290,7 @@ mod tests {
         .expect("valid");
         let listen: Vec<_> = options.listen.iter().map(ToString::to_string).collect();
         assert_eq!(listen, ["0.0.0.0:1", "[::1]:2"]);
+        assert_eq!(options.udp, Some(77));
         assert_eq!(
             (options.root.to_str(), options.user.as_deref()),
             (Some("/r"), Some("u"))
@@ -337,6 +341,7 @@ mod tests {
             &["--connections-max", "0"],
             &["--sessions-max", "0"],
             &["--workers", "-1"],
+            &["--udp", "65536"],
             &["--config", "/does/not/exist"],
             &["--password-hash", "/does/not/exist"],
             &["stray"],

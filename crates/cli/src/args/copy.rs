@@ -7,6 +7,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use fullbore::config::text::parse_size;
 use fullbore::driver::budget::BUDGET_MIN;
 use fullbore::transfer::lanes::policy::{CHANNELS_MAX, CONNECTIONS_MAX};
+use fullbore::udp::offer::COMMAND as UDP_COMMAND;
 
 /// What was written on the command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub(crate) struct CopyValues {
     pub(crate) lanes: Option<u64>,
     pub(crate) connections: Option<u64>,
     pub(crate) window_budget: Option<u64>,
+    /// The command that has the far end go on over UDP, where that is wanted.
+    pub(crate) udp_server: Option<String>,
     pub(crate) connection: ConnectionValues,
     /// Sources, then the target.
     pub(crate) places: Vec<OsString>,
@@ -55,6 +58,7 @@ Examples:
   fullbore cp -P 2222 -i ~/.ssh/work big.iso me@[2001:db8::1]:/tmp/
   fullbore cp 'server:logs/*.gz' other:archive/
   fullbore cp --verify -J gate sftp://me@inner//var/dump.sql .
+  fullbore cp --transport udp big.iso server:     where the path loses packets
 
 Exit status: 0 when every file is right, 1 when one is not, 255 without a connection.";
 
@@ -85,7 +89,7 @@ pub(super) fn option(
     long_option(name, value, help).short(short)
 }
 
-fn long_option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+pub(super) fn long_option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name(value).help(help)
 }
 
@@ -104,6 +108,7 @@ pub(super) fn command() -> Command {
         .after_help(EXAMPLES)
         .disable_version_flag(true)
         .args(copy_arguments())
+        .args(transport_arguments())
         .args(connection_arguments())
         .args(output_arguments())
         .arg(place("sources", "SRC", "What to copy: one or more").num_args(1..))
@@ -154,6 +159,22 @@ fn copy_arguments() -> [Arg; 10] {
             "At most so many connections where TCP limits one (8); 1: never more",
         )
         .value_parser(value_parser!(u64).range(1..=CONNECTIONS_MAX as u64)),
+    ]
+}
+
+fn transport_arguments() -> [Arg; 2] {
+    [
+        long_option(
+            "transport",
+            "NAME",
+            "How bytes travel once you are logged in: tcp, or udp where the far end has fullbore too [default: tcp]",
+        )
+        .value_parser(["tcp", "udp"]),
+        long_option(
+            "udp-server",
+            "COMMAND",
+            "What the far end runs for --transport udp [default: fullbore udp-server]",
+        ),
     ]
 }
 
@@ -223,6 +244,12 @@ impl ConnectionValues {
     }
 }
 
+fn udp_server(matches: &ArgMatches) -> Option<String> {
+    let transport: &String = matches.get_one("transport")?;
+    let given = matches.get_one::<String>("udp-server").cloned();
+    (transport == "udp").then(|| given.unwrap_or_else(|| UDP_COMMAND.to_owned()))
+}
+
 impl CopyValues {
     /// Takes the values out.
     pub(super) fn from_matches(matches: &ArgMatches) -> CopyValues {
@@ -240,6 +267,7 @@ impl CopyValues {
             lanes: matches.get_one("lanes").copied(),
             connections: matches.get_one("connections").copied(),
             window_budget: matches.get_one("window-budget").copied(),
+            udp_server: udp_server(matches),
             connection: ConnectionValues::from_matches(matches),
             places: ["sources", "target"]
                 .into_iter()

@@ -5,6 +5,7 @@ mod doctor;
 mod lab;
 mod master;
 mod serve;
+mod udp_server;
 
 use std::ffi::OsString;
 
@@ -15,6 +16,7 @@ pub(crate) use doctor::DoctorValues;
 pub(crate) use lab::{LabValues, Scenario, ScenarioValues};
 pub(crate) use master::{MasterTask, MasterValues};
 pub(crate) use serve::{FLAGS as SERVE_FLAGS, Kind, ServeValues};
+pub(crate) use udp_server::UdpServerValues;
 
 use crate::exit::Exit;
 use crate::output;
@@ -27,6 +29,8 @@ pub(crate) enum Task {
     Doctor(DoctorValues),
     /// `serve`
     Serve(ServeValues),
+    /// `udp-server`
+    UdpServer(UdpServerValues),
     /// `hash-password`
     HashPassword,
     /// `demo`
@@ -75,6 +79,7 @@ pub(crate) fn command() -> Command {
         .subcommand(lab::command())
         .subcommand(master::command())
         .subcommand(sftp_server_command())
+        .subcommand(udp_server::command())
         .subcommand(completions_command())
 }
 
@@ -119,6 +124,7 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Task, String> {
         "cp" => Ok(Task::Copy(CopyValues::from_matches(matches))),
         "doctor" => Ok(Task::Doctor(DoctorValues::from_matches(matches))),
         "serve" => Ok(Task::Serve(ServeValues::from_matches(matches))),
+        "udp-server" => Ok(Task::UdpServer(UdpServerValues::from_matches(matches))),
         "hash-password" => Ok(Task::HashPassword),
         "demo" => Ok(Task::Demo),
         "master" => Ok(Task::Master(MasterValues::from_matches(matches))),

@@ -29,6 +29,12 @@ pub(crate) const FLAGS: &[Flag] = &[
         "Where to listen; may be given again [default: 127.0.0.1:2222]",
     ),
     (
+        "udp",
+        Kind::One,
+        "PORT",
+        "Let clients go on over this UDP port once they are logged in (0: any)",
+    ),
+    (
         "root",
         Kind::One,
         "DIR",
@@ -106,6 +112,7 @@ A flag on the command line stands in place of the file's.
 Examples:
   fullbore serve
   fullbore serve --listen 0.0.0.0:2222 --root /srv/files --user backup --authorized-keys keys
+  fullbore serve --listen 0.0.0.0:2222 --udp 2222
   fullbore serve --config /etc/fullbore.toml --read-only";
 
 /// What was written: for each flag its values (a switch has `true`).

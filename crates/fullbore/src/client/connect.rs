@@ -126,7 +126,7 @@ pub async fn connect_ahead(
 }
 
 /// A contact as the host's configuration says.
-const fn to_host<'a>(
+pub(super) const fn to_host<'a>(
     host: &'a HostConfig,
     context: &'a Context,
     first: Option<First<'a>>,
@@ -138,6 +138,7 @@ const fn to_host<'a>(
             jumps_max: JUMPS_MAX,
         },
         first,
+        command: None,
     }
 }
 
@@ -206,6 +207,15 @@ impl Way {
             dialed: None,
         }
     }
+
+    /// A stream that is there only as long as `carrier` is.
+    pub(super) const fn carried(stream: Stream, carrier: Connection) -> Self {
+        Self {
+            stream,
+            carrier: Some(carrier),
+            dialed: None,
+        }
+    }
 }
 
 /// A way to the host as its configuration says. `jumps_left` bounds configurations that lead
@@ -256,6 +266,7 @@ async fn jump(
             context,
             route,
             first: None,
+            command: None,
         };
         let made = contact.make().await;
         let connection = made
@@ -281,11 +292,7 @@ fn at_hop(host: &HostConfig, hop: &HostConfig, error: &Error) -> Error {
 
 pub(super) async fn through(carrier: Connection, host: &HostConfig) -> Result<Way, Error> {
     let tunnel = carrier.tunnel(&host.host_name, host.port).await?;
-    Ok(Way {
-        stream: Stream::Tunnel(Box::new(tunnel)),
-        carrier: Some(carrier),
-        dialed: None,
-    })
+    Ok(Way::carried(Stream::Tunnel(Box::new(tunnel)), carrier))
 }
 
 fn hop_config(hop: &JumpHost, context: &Context) -> Result<HostConfig, Error> {
@@ -399,6 +406,7 @@ pub(super) fn start_with(
     session.set_credit(clock.now(), Box::new(account));
     let core = Core::new(clock, peer_name(host), session);
     core.note(|state| state.watch.milestones.dialed = way.dialed);
+    core.peer_address.set(way.stream.peer_address());
     tokio::task::spawn_local(core.clone().run(Pump::new(way.stream, clock)));
     Ok(Connection::new(core, way.carrier))
 }

@@ -293,23 +293,7 @@ impl Connection {
     /// # Errors
     /// When the connection is over.
     pub async fn round_trip(&self) -> Result<Duration, Error> {
-        let count = self.stats().rtt_count;
-        self.core
-            .change(|state, now| state.session.conn_mut().ping(now));
-        poll_fn(|cx| {
-            self.core.note(|state| {
-                let conn = state.session.conn();
-                if let Some(pong) = conn.pong().filter(|_| conn.stats().rtt_count > count) {
-                    return Poll::Ready(Ok(pong));
-                }
-                if let Some(error) = state.closed() {
-                    return Poll::Ready(Err(error.clone()));
-                }
-                state.watch.pinging.push(cx.waker().clone());
-                Poll::Pending
-            })
-        })
-        .await
+        sign_of_life(&self.core).await
     }
 
     /// What the server's version line says.
@@ -334,7 +318,32 @@ impl Connection {
             conn.disconnect(now, DisconnectReason::ByApplication, "done");
         });
         self.core.finished().await;
+        let udp = self.core.udp.borrow().clone();
+        if let Some(udp) = udp {
+            // The kernel would see to it; here it is us.
+            udp.flushed().await;
+        }
     }
+}
+
+/// See [`Connection::round_trip`].
+pub(super) async fn sign_of_life(core: &Core) -> Result<Duration, Error> {
+    let count = core.look(|state| state.session.conn().stats().rtt_count);
+    core.change(|state, now| state.session.conn_mut().ping(now));
+    poll_fn(|cx| {
+        core.note(|state| {
+            let conn = state.session.conn();
+            if let Some(pong) = conn.pong().filter(|_| conn.stats().rtt_count > count) {
+                return Poll::Ready(Ok(pong));
+            }
+            if let Some(error) = state.closed() {
+                return Poll::Ready(Err(error.clone()));
+            }
+            state.watch.pinging.push(cx.waker().clone());
+            Poll::Pending
+        })
+    })
+    .await
 }
 
 /// Keeps `bytes` up to the limit; returns how many there were.
@@ -398,6 +407,41 @@ impl PlainChannel {
     fn plain<R>(&self, look: impl FnOnce(&mut Plain) -> R) -> R {
         let core = &self.connection.core;
         core.note(|state| look(state.plain.entry(self.ch).or_default()))
+    }
+
+    /// Takes what its program says on its error stream; appends it to `kept`, up to `len_max` bytes in all.
+    pub(super) fn take_stderr(&self, kept: &mut Vec<u8>, len_max: usize) {
+        let core = &self.connection.core;
+        if core.look(|state| state.session.conn().readable_stderr(self.ch).is_empty()) {
+            return;
+        }
+        core.change(|state, now| {
+            let conn = state.session.conn_mut();
+            let view = conn.readable_stderr(self.ch);
+            let n = view.len();
+            kept.extend_from_slice(&view[..n.min(len_max - kept.len())]);
+            conn.consume_stderr(now, self.ch, n);
+        });
+    }
+
+    /// Appends what its program says on its output to `kept`, at most `len_max` bytes in all. Returns
+    /// whether more may come, and whoever waits is told of it.
+    pub(super) fn poll_output(
+        &self,
+        cx: &mut std::task::Context<'_>,
+        kept: &mut Vec<u8>,
+        len_max: usize,
+    ) -> bool {
+        self.connection.core.change(|state, now| {
+            let conn = state.session.conn_mut();
+            let view = conn.readable(self.ch);
+            let n = view.len().min(len_max - kept.len());
+            kept.extend_from_slice(&view[..n]);
+            conn.consume(now, self.ch, n);
+            let plain = state.plain.entry(self.ch).or_default();
+            wait(&mut plain.reader, cx);
+            !(plain.is_closed || plain.is_refused()) && kept.len() < len_max
+        })
     }
 
     /// Whether its program was started, once that is decided.

@@ -1,13 +1,15 @@
 //! Making contact with a server: with the haste that an earlier connection permits, and once more
 //! without it where the server ended the connection over that.
 
+use std::task::Poll;
+
 use fullbore_sftp::client as sftp;
 use fullbore_ssh::Error as SshError;
 use fullbore_ssh::error::Closed;
 
 use super::ahead::Ahead;
 use super::connect::{Context, Way, log_in, reach, start, through};
-use super::connection::Connection;
+use super::connection::{Connection, PlainChannel};
 use super::error::Error;
 use super::lane::Lane;
 use super::login::LoggedIn;
@@ -38,6 +40,8 @@ pub(super) struct Contact<'a> {
     pub(super) context: &'a Context,
     pub(super) route: Route,
     pub(super) first: Option<First<'a>>,
+    /// The command that is to be run at once.
+    pub(super) command: Option<&'a [u8]>,
 }
 
 /// A contact that was made.
@@ -45,6 +49,8 @@ pub(super) struct Made {
     pub(super) connection: Connection,
     /// Where one was asked for.
     pub(super) lane: Option<Lane>,
+    /// The channel of the command, where one was to be run.
+    pub(super) channel: Option<PlainChannel>,
     logged_in: LoggedIn,
 }
 
@@ -144,6 +150,7 @@ impl Contact<'_> {
         Ok(Made {
             connection,
             lane: Some(lane),
+            channel: None,
             logged_in: LoggedIn::elsewhere(),
         })
     }
@@ -167,6 +174,10 @@ impl Contact<'_> {
             }
             None => None,
         };
+        let channel = match self.command {
+            Some(command) => Some(PlainChannel::command(&connection, command)?),
+            None => None,
+        };
         let failed = |error| Failed {
             error,
             is_undecided: is_undecided(&connection, haste),
@@ -186,9 +197,22 @@ impl Contact<'_> {
                 return Err(failed);
             }
         }
+        if let Some(channel) = &channel
+            && is_ahead(&connection)
+        {
+            let _ = std::future::poll_fn(|cx| match channel.poll_started(cx) {
+                Some(is_started) => Poll::Ready(is_started),
+                None => Poll::Pending,
+            })
+            .await;
+            if let Some(error) = connection.core.look(|state| state.closed().cloned()) {
+                return Err(failed(error));
+            }
+        }
         Ok(Made {
             connection,
             lane,
+            channel,
             logged_in,
         })
     }

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -20,6 +21,7 @@ use super::watch::Watch;
 use crate::config::text::reason;
 use crate::driver::clock::Clock;
 use crate::driver::pump::{Driven, Pump};
+use crate::driver::udp::Udp;
 use crate::session::{ClientSession, Event};
 use crate::transfer::TokenBucket;
 
@@ -34,6 +36,10 @@ pub(super) struct Core {
     pub(super) was_asked: Cell<bool>,
     /// It runs over one that another process has.
     pub(super) is_shared: Cell<bool>,
+    /// Where the server is, where the stream is a socket.
+    pub(super) peer_address: Cell<Option<SocketAddr>>,
+    /// The socket of our own TCP that the connection runs over.
+    pub(super) udp: RefCell<Option<Udp>>,
     state: RefCell<State>,
 }
 
@@ -69,6 +75,8 @@ impl Core {
             peer,
             was_asked: Cell::new(false),
             is_shared: Cell::new(false),
+            peer_address: Cell::new(None),
+            udp: RefCell::new(None),
             state: RefCell::new(State {
                 session,
                 watch: Watch::new(clock, lanes.disk()),

@@ -112,20 +112,35 @@ impl Stream {
         }
     }
 
-    /// Whether the stream is a socket whose other end is on this machine.
+    /// The address of the other end, where the stream is a socket of the Internet's.
     #[must_use]
-    pub fn is_local(&self) -> bool {
+    pub fn peer_address(&self) -> Option<SocketAddr> {
         match self {
             Self::Socket(duplex) => {
                 let peer = rustix::net::getpeername(&duplex.0.get_ref().0);
-                let peer = peer
-                    .ok()
-                    .flatten()
-                    .and_then(|a| SocketAddr::try_from(a).ok());
-                peer.is_some_and(|address| address.ip().is_loopback())
+                SocketAddr::try_from(peer.ok()??).ok()
             }
-            Self::Child(_) | Self::Tunnel(_) => false,
+            Self::Child(_) | Self::Tunnel(_) => None,
         }
+    }
+
+    /// The address of this end, likewise.
+    #[must_use]
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Socket(duplex) => {
+                let local = rustix::net::getsockname(&duplex.0.get_ref().0);
+                SocketAddr::try_from(local.ok()?).ok()
+            }
+            Self::Child(_) | Self::Tunnel(_) => None,
+        }
+    }
+
+    /// Whether the stream is a socket whose other end is on this machine.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        let peer = self.peer_address();
+        peer.is_some_and(|address| address.ip().is_loopback())
     }
 
     /// Size of the socket's send buffer as it is now; `None` where the stream is no socket.

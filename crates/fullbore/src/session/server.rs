@@ -1,9 +1,10 @@
 //! The server's side: one SSH connection, and an SFTP server on each of its session channels.
 
-use fullbore_base::{Instant, TxBuf};
+use fullbore_base::{Instant, Outlet, TxBuf, scatter};
 use fullbore_sftp::server::{Completion, Config, Server, Stop, Store, Token};
 use fullbore_ssh::channel::{ChannelRequest, OpenFailure};
 use fullbore_ssh::{ChannelId, Connection, Event as SshEvent};
+use zeroize::Zeroizing;
 
 use super::ledger::Credit;
 use super::share::Share;
@@ -32,6 +33,9 @@ pub enum Start {
     /// Granted, but all that happens is that the client is told this on its error stream; the
     /// status is 1.
     Say(&'static str),
+    /// Granted: the client is told this, which may be secret, on its output; the status is 0, or 1
+    /// where its window has no room for it.
+    Answer(Zeroizing<String>),
 }
 
 /// How an SFTP session ended.
@@ -170,7 +174,7 @@ impl ServerSession {
                     self.share.balance(now, &mut self.conn);
                     self.on_open(ch);
                 }
-                SshEvent::Request(ch) => self.on_request(ch, app),
+                SshEvent::Request(ch) => self.on_request(now, ch, app),
                 SshEvent::Readable(ch) => match self.session_at(ch) {
                     Some(i) => self.arrived(now, i, app),
                     None => self.discard(now, ch),
@@ -287,7 +291,7 @@ impl ServerSession {
         };
     }
 
-    fn on_request(&mut self, ch: ChannelId, app: &mut dyn ServerApp) {
+    fn on_request(&mut self, now: Instant, ch: ChannelId, app: &mut dyn ServerApp) {
         let Some(request) = self.conn.channel_request(ch) else {
             return;
         };
@@ -307,8 +311,22 @@ impl ServerSession {
                 let _ = self.conn.send_stderr(ch, text.as_bytes());
                 self.finish(ch, 1);
             }
+            Start::Answer(text) => {
+                let is_told = self.say(now, ch, text.as_bytes());
+                self.finish(ch, u32::from(!is_told));
+            }
             Start::Nothing | Start::Refuse => {}
         }
+    }
+
+    /// Writes a short text to a channel; false where it has no room for all of it.
+    fn say(&mut self, now: Instant, ch: ChannelId, text: &[u8]) -> bool {
+        let mut outlet = self.conn.outlet(now, ch, &mut self.tx);
+        text.len() <= outlet.room()
+            && outlet.emit(text.len(), &mut |slices| {
+                scatter(slices, 0, text);
+                text.len()
+            })
     }
 
     /// Ends a channel from this side: status, EOF, CLOSE.

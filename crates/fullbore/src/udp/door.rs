@@ -224,6 +224,11 @@ impl<T> Door<T> {
         self.paths.get_mut(&id).map(|path| &mut path.inner)
     }
 
+    /// What is behind each connection.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.paths.values().map(|path| &path.inner)
+    }
+
     /// Where the peer of a connection is, once that is known.
     #[must_use]
     pub fn route(&self, id: PathId) -> Option<Route> {

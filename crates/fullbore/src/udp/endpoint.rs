@@ -273,7 +273,10 @@ impl Endpoint {
 
     /// Nobody will read or write the connection any more. What was written still goes out.
     pub fn release(&mut self, now: Instant, id: PathId) {
-        if let Some(link) = self.door.get_mut(id) {
+        if self.door.route(id).is_none() {
+            // Nobody came who could be told anything.
+            self.remove(id);
+        } else if let Some(link) = self.door.get_mut(id) {
             link.tcp.close();
             link.released_until = Some(now + LAST_WORDS_MAX);
             self.touch(id);
@@ -349,6 +352,13 @@ impl Endpoint {
     #[must_use]
     pub fn has_output(&self) -> bool {
         self.held.is_some() || !self.ready.is_empty()
+    }
+
+    /// Whether all that was written has left at least once, but for what has nowhere to go. O(n).
+    #[must_use]
+    pub fn is_flushed(&self) -> bool {
+        let mut links = self.door.iter();
+        !self.has_output() && links.all(|link| link.tcp.notsent_bytes() == 0)
     }
 
     /// Writes datagrams that are to leave now to `out`, all of one connection; `None` when there are

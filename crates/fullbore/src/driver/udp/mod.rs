@@ -19,6 +19,7 @@ use std::task::{Context, Poll, Waker};
 
 use fullbore_tcp::connection::{Error as TcpError, Info};
 
+pub use self::socket::Bound;
 use self::socket::Socket;
 pub use self::task::Driver;
 use super::clock::Clock;
@@ -57,7 +58,7 @@ struct State {
     /// as there are connections, twice.
     news: VecDeque<News>,
     accepting: Option<Waker>,
-    /// Wait until there is no connection any more.
+    /// Wait until there is no connection, or nothing to send, any more.
     draining: Vec<Waker>,
     /// The task's.
     driver: Option<Waker>,
@@ -107,9 +108,8 @@ impl State {
             let writer = waiting.writer.take_if(|_| is_write);
             reader.into_iter().chain(writer).for_each(Waker::wake);
         }
-        if self.endpoint.is_empty() {
-            self.draining.drain(..).for_each(Waker::wake);
-        }
+        // They look again by themselves.
+        self.draining.drain(..).for_each(Waker::wake);
     }
 
     fn fail(&mut self, kind: io::ErrorKind) {
@@ -136,12 +136,12 @@ pub struct Udp {
 }
 
 impl Udp {
-    /// Binds to `address`, for at most `paths_max` connections. Port 0 is any.
+    /// Connections over a socket, at most `paths_max`.
     ///
     /// # Errors
-    /// When the address cannot be had.
-    pub fn bind(address: SocketAddr, paths_max: usize, clock: Clock) -> io::Result<(Self, Driver)> {
-        let socket = Socket::bind(address)?;
+    /// When the socket cannot be watched.
+    pub fn new(bound: Bound, paths_max: usize, clock: Clock) -> io::Result<(Self, Driver)> {
+        let socket = Socket::new(bound)?;
         let udp = Self {
             local: socket.local(),
             state: Rc::new(RefCell::new(State {
@@ -222,9 +222,18 @@ impl Udp {
     /// Waits until no connection is left: what was written before they were dropped has arrived by then, or
     /// their peers are gone.
     pub async fn drained(&self) {
+        self.until(Endpoint::is_empty).await;
+    }
+
+    /// Waits until all that was written has left: for goodbyes, which nobody waits to see answered.
+    pub async fn flushed(&self) {
+        self.until(Endpoint::is_flushed).await;
+    }
+
+    async fn until(&self, is_done: impl Fn(&Endpoint) -> bool) {
         poll_fn(|cx| {
             let mut state = self.state.borrow_mut();
-            if state.endpoint.is_empty() || state.failure.is_some() {
+            if is_done(&state.endpoint) || state.failure.is_some() {
                 return Poll::Ready(());
             }
             state.draining.push(cx.waker().clone());

@@ -45,18 +45,19 @@ pub(super) struct Received {
     pub(super) segment_len: usize,
 }
 
-/// The socket.
+/// A socket that has an address and is not used yet.
 #[derive(Debug)]
-pub(super) struct Socket {
-    fd: AsyncFd<Descriptor>,
+pub struct Bound {
+    socket: RawSocket,
     local: SocketAddr,
-    /// The kernel cuts batches for us. Some devices turn out not to bear it.
-    has_segmentation: bool,
 }
 
-impl Socket {
-    /// Binds to `address`; port 0 is any.
-    pub(super) fn bind(address: SocketAddr) -> io::Result<Self> {
+impl Bound {
+    /// Binds to `address`; port 0 is any. `[::]` is all addresses of both families.
+    ///
+    /// # Errors
+    /// When the address cannot be had.
+    pub fn to(address: SocketAddr) -> io::Result<Self> {
         let socket = RawSocket::new(
             Domain::for_address(address),
             Type::DGRAM,
@@ -72,6 +73,29 @@ impl Socket {
         socket.bind(&address.into())?;
         let local = socket.local_addr()?.as_socket();
         let local = local.ok_or_else(|| io::Error::other("a socket without an address"))?;
+        Ok(Self { socket, local })
+    }
+
+    /// Where it is bound.
+    #[must_use]
+    pub const fn local(&self) -> SocketAddr {
+        self.local
+    }
+}
+
+/// The socket.
+#[derive(Debug)]
+pub(super) struct Socket {
+    fd: AsyncFd<Descriptor>,
+    local: SocketAddr,
+    /// The kernel cuts batches for us. Some devices turn out not to bear it.
+    has_segmentation: bool,
+}
+
+impl Socket {
+    /// Puts a bound socket into the reactor of this thread.
+    pub(super) fn new(bound: Bound) -> io::Result<Self> {
+        let Bound { socket, local } = bound;
         let fd = register(socket.into())?;
         let mut socket = Self {
             fd,

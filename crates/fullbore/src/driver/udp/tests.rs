@@ -34,7 +34,8 @@ fn run<F: Future>(body: F) -> F::Output {
 }
 
 fn bind() -> Udp {
-    let (udp, driver) = Udp::bind((LOOPBACK, 0).into(), 4, Clock::start()).expect("a socket");
+    let bound = Bound::to((LOOPBACK, 0).into()).expect("an address");
+    let (udp, driver) = Udp::new(bound, 4, Clock::start()).expect("a socket");
     tokio::task::spawn_local(driver);
     udp
 }
@@ -131,6 +132,11 @@ fn who_is_stopped_and_its_peer_are_told() {
     });
 }
 
+fn socket(address: SocketAddr) -> Socket {
+    let bound = Bound::to(address).expect("an address");
+    Socket::new(bound).expect("a socket")
+}
+
 /// A batch of four datagrams, the last of them shorter.
 fn batch(to: Route) -> (Transmit, Vec<u8>) {
     let bytes: Vec<u8> = (0..3500).map(byte_at).collect();
@@ -159,8 +165,8 @@ async fn receive(socket: &Socket, len: usize) -> (Vec<u8>, Route) {
 fn a_batch_arrives_cut_by_the_kernel_or_one_by_one() {
     run(async {
         for has_segmentation in [true, false] {
-            let mut from = Socket::bind((LOOPBACK, 0).into()).expect("a socket");
-            let to = Socket::bind((LOOPBACK, 0).into()).expect("a socket");
+            let mut from = socket((LOOPBACK, 0).into());
+            let to = socket((LOOPBACK, 0).into());
             if !has_segmentation {
                 from.without_segmentation();
             }
@@ -178,8 +184,8 @@ fn a_batch_arrives_cut_by_the_kernel_or_one_by_one() {
 #[test]
 fn a_socket_for_all_addresses_answers_from_the_one_that_was_asked() {
     run(async {
-        let mut server = Socket::bind(([0; 8], 0).into()).expect("a socket");
-        let mut client = Socket::bind((LOOPBACK, 0).into()).expect("a socket");
+        let mut server = socket(([0; 8], 0).into());
+        let mut client = socket((LOOPBACK, 0).into());
         let asked = SocketAddr::from(([127, 0, 0, 77], server.local().port()));
         let (transmit, bytes) = batch(asked.into());
         let sent = poll_fn(|cx| client.poll_send(cx, &transmit, &bytes)).await;
@@ -196,7 +202,7 @@ fn a_socket_for_all_addresses_answers_from_the_one_that_was_asked() {
 #[test]
 fn what_cannot_leave_is_lost_and_no_error() {
     run(async {
-        let mut socket = Socket::bind((LOOPBACK, 0).into()).expect("a socket");
+        let mut socket = socket((LOOPBACK, 0).into());
         // Longer than any packet, to where nobody listens, and to where no route leads.
         for to in ["127.0.0.1:9", "255.255.255.255:9", "[2001:db8::1]:9"] {
             let to: SocketAddr = to.parse().expect("an address");

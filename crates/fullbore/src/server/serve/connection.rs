@@ -24,6 +24,7 @@ use tokio::sync::watch;
 use super::auth::{Policy, Rights, Verdict};
 use super::gate::Place;
 use super::log::Log;
+use super::udp::{Doors, Grant};
 use crate::config::authorized_keys::SftpCommand;
 use crate::config::quirks::Quirks;
 use crate::config::text::escape_for_display;
@@ -35,6 +36,7 @@ use crate::driver::random::SystemRandom;
 use crate::driver::stream::Stream;
 use crate::server::store::{FileStore, Job, Offload, Options, Progress, RootPolicy};
 use crate::session::{ServerApp, ServerEvent, ServerSession, SessionEnd, Start};
+use crate::udp::offer;
 
 /// Handles that the sessions of a connection share, and the fewest of a session: each is a descriptor.
 const HANDLES_MAX: u32 = 2048;
@@ -42,6 +44,9 @@ const HANDLES_MIN: u32 = 64;
 
 /// The fewest folders that a session may have open.
 const DIRS_MIN: u32 = 8;
+
+/// Times that one connection may ask to go on over UDP.
+const OFFERS_MAX: usize = 16;
 
 /// Bytes of a session that file threads may hold.
 const PENDING_BYTES_MAX: usize = 1024 * 1024;
@@ -58,6 +63,17 @@ pub(super) struct Shared {
     pub(super) pool: Pool,
     pub(super) password_pool: Pool,
     pub(super) log: Log,
+    /// Where clients may go on over UDP.
+    pub(super) udp: Option<Doors>,
+}
+
+/// A client at the door.
+pub(super) struct Visitor {
+    pub(super) stream: Stream,
+    pub(super) peer: SocketAddr,
+    pub(super) place: Place,
+    /// It was logged in elsewhere, and comes with a token of ours: that alone lets it in.
+    pub(super) grant: Option<Grant>,
 }
 
 /// What other threads have done for the connection. As many come as operations may be pending,
@@ -127,6 +143,11 @@ impl Offloaded {
 struct App {
     shared: Rc<Shared>,
     peer: SocketAddr,
+    /// The address that the client has reached, where the stream is a socket.
+    local: Option<SocketAddr>,
+    grant: Option<Grant>,
+    /// Offers to go on over UDP that were made.
+    offers_count: usize,
     rights: Rights,
     symlink_order: SymlinkOrder,
     stores: Vec<(ChannelId, FileStore)>,
@@ -176,12 +197,41 @@ impl App {
     }
 }
 
+impl App {
+    /// Tells a client how to go on over UDP. It has the rights there that it has here.
+    fn offer_udp(&mut self, ch: ChannelId) -> Start {
+        let Some(doors) = &self.shared.udp else {
+            return Start::Say(
+                "This server does not listen for UDP: it is started with --udp for that.\r\n",
+            );
+        };
+        if self.offers_count >= OFFERS_MAX {
+            return Start::Say("This connection was told often enough how to go on over UDP.\r\n");
+        }
+        self.offers_count += 1;
+        let local = self.local.map(|address| address.ip());
+        match doors.announce(local, self.peer.ip(), self.rights) {
+            Some(offer) => {
+                let id = offer.id;
+                self.log.line(format_args!(
+                    "session {ch}: offered to go on over UDP as {id}"
+                ));
+                Start::Answer(offer.to_line())
+            }
+            None => Start::Say("Too many connections wait to come over UDP.\r\n"),
+        }
+    }
+}
+
 impl ServerApp for App {
     fn judge(&mut self, ch: ChannelId, request: &ChannelRequest<'_>) -> Start {
         match *request {
             ChannelRequest::Subsystem { name: b"sftp" } => self.start_sftp(ch),
             ChannelRequest::Exec { command } if SftpCommand::parse(command).is_some() => {
                 self.start_sftp(ch)
+            }
+            ChannelRequest::Exec { command } if command == offer::COMMAND.as_bytes() => {
+                self.offer_udp(ch)
             }
             ChannelRequest::Exec { command } => {
                 let shown = escape_for_display(command);
@@ -296,6 +346,12 @@ impl Task {
             return;
         };
         let app = &mut self.app;
+        if let Some(grant) = &app.grant {
+            let (answer, rights) = grant.judge(&request.credential);
+            app.rights = rights;
+            self.answer(answer);
+            return;
+        }
         let mut policy = app.shared.policy.borrow_mut();
         let from = Some(app.peer.ip());
         let verdict = policy.judge(request.user, from, &request.credential, &app.log);
@@ -398,19 +454,20 @@ const EVENTS_PER_TURN: usize = 64;
 pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves one connection until its end, or until `stop` says that the server ends.
-pub(super) async fn serve(
-    shared: Rc<Shared>,
-    stream: Stream,
-    peer: SocketAddr,
-    place: Place,
-    mut stop: watch::Receiver<bool>,
-) {
+pub(super) async fn serve(shared: Rc<Shared>, visitor: Visitor, mut stop: watch::Receiver<bool>) {
+    let Visitor {
+        stream,
+        peer,
+        place,
+        grant,
+    } = visitor;
     let clock = shared.clock;
     let provider = Box::new(AwsLc::new(Box::new(SystemRandom::new())));
     let conn = Connection::server(shared.config.clone(), provider, clock.now());
     let (sender, notes) = mpsc::unbounded_channel();
     let log = shared.log.with_prefix(&peer.to_string());
-    log.line(format_args!("connected"));
+    let how = if grant.is_some() { " over UDP" } else { "" };
+    log.line(format_args!("connected{how}"));
     let mut session = ServerSession::new(conn, shared.sessions_max);
     let account = WindowBudget::of_process().account();
     session.set_credit(shared.clock.now(), Box::new(account));
@@ -419,6 +476,9 @@ pub(super) async fn serve(
         app: App {
             shared,
             peer,
+            local: stream.local_address(),
+            grant,
+            offers_count: 0,
             rights: Rights::default(),
             symlink_order: SymlinkOrder::default(),
             stores: Vec::new(),

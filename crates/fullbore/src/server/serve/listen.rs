@@ -18,12 +18,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 
 use super::auth::Policy;
-use super::connection::{self, Shared};
+use super::connection::{self, Shared, Visitor};
 use super::door::{Door, HandedOver};
 use super::gate::Gate;
 use super::host_key::{self, HostKeyError};
 use super::log::Log;
 use super::options::ServeOptions;
+use super::udp::{self, Doors};
 use crate::config::fingerprint;
 use crate::config::text::reason;
 use crate::driver::budget::WindowBudget;
@@ -31,6 +32,7 @@ use crate::driver::clock::Clock;
 use crate::driver::pool::Pool;
 use crate::driver::random::SystemRandom;
 use crate::driver::stream::Stream;
+use crate::driver::udp::Bound;
 use crate::server::store::RootPolicy;
 
 /// Connections that wait in the kernel to be accepted. Linux caps it at its own limit.
@@ -40,8 +42,8 @@ const BACKLOG: u32 = 1024;
 const HANDED_OVER_MAX: usize = 256;
 
 /// Threads for file operations that may block, for the whole server, and what may wait for them.
-const FILE_THREADS_MAX: usize = 8;
-const FILE_QUEUE_MAX: usize = 1024;
+pub(super) const FILE_THREADS_MAX: usize = 8;
+pub(super) const FILE_QUEUE_MAX: usize = 1024;
 
 /// Threads that check passwords, and what may wait for them: strangers cause the work, so it has no part
 /// in the threads for files.
@@ -49,7 +51,7 @@ const PASSWORD_THREADS_MAX: usize = 2;
 const PASSWORD_QUEUE_MAX: usize = 64;
 
 /// How long a silent client is believed to be there.
-const KEEPALIVE: Duration = Duration::from_secs(60);
+pub(super) const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// Why a server does not start.
 #[derive(Debug)]
@@ -60,6 +62,8 @@ pub enum ServeError {
     Root(PathBuf, io::Error),
     /// An address cannot be listened on.
     Listen(SocketAddr, io::Error),
+    /// A UDP port cannot be had.
+    Udp(SocketAddr, io::Error),
     /// No address is given.
     NoAddress,
     /// The machine gives no threads or the like.
@@ -81,6 +85,9 @@ impl fmt::Display for ServeError {
             Self::Listen(address, error) => {
                 write!(f, "cannot listen on {address}: {}", reason(error))
             }
+            Self::Udp(address, error) => {
+                write!(f, "cannot have UDP port {address}: {}", reason(error))
+            }
             Self::NoAddress => f.write_str("no address to listen on"),
             Self::System(error) => write!(f, "cannot start: {}", reason(error)),
         }
@@ -93,6 +100,7 @@ impl std::error::Error for ServeError {}
 #[derive(Debug)]
 pub struct Server {
     addresses: Vec<SocketAddr>,
+    udp_addresses: Vec<SocketAddr>,
     host_keys: Vec<HostKeyLine>,
     root: PathBuf,
     key_count: usize,
@@ -111,6 +119,8 @@ pub struct HostKeyLine {
     pub fingerprint: String,
     /// The public key as known_hosts has it behind the host's name.
     pub line: String,
+    /// The same as on the wire.
+    pub blob: Vec<u8>,
     /// It was made just now.
     pub is_new: bool,
 }
@@ -130,6 +140,10 @@ impl Server {
         let runtime = runtime().map_err(ServeError::System)?;
         let listeners = listen(&runtime, &options.listen)?;
         let addresses: Vec<_> = listeners.iter().flat_map(TcpListener::local_addr).collect();
+        let sockets = match options.udp {
+            Some(port) => udp::bind(&addresses, port)?,
+            None => Vec::new(),
+        };
         if let Some(bytes) = options.window_budget {
             WindowBudget::of_process().set_bytes(bytes);
         }
@@ -138,6 +152,7 @@ impl Server {
         let password_pool = Pool::new(PASSWORD_THREADS_MAX, PASSWORD_QUEUE_MAX);
         let mut server = Self {
             addresses,
+            udp_addresses: sockets.iter().map(Bound::local).collect(),
             host_keys: lines,
             root: root.clone(),
             key_count: policy(options, &log).key_count(),
@@ -147,22 +162,32 @@ impl Server {
             password_pool: password_pool.clone(),
         };
         let config = Arc::new(server_config(options, host_keys, &log));
+        let gate = Gate::new(options.gate);
+        let mut plan = WorkerPlan {
+            options: options.clone(),
+            config: config.clone(),
+            root: root.clone(),
+            pool: pool.clone(),
+            password_pool: password_pool.clone(),
+            log: log.clone(),
+            stop: stopped.clone(),
+            udp: None,
+        };
+        if !sockets.is_empty() {
+            let (doors, waiting) = udp::doors(sockets, server.host_keys[0].blob.clone());
+            let mut of_udp = plan.clone();
+            of_udp.config = Arc::new(udp::server_config(&config));
+            let gate = gate.clone();
+            server.spawn("fullbore-udp", move || of_udp.run_udp(waiting, gate))?;
+            plan.udp = Some(doors);
+        }
         let mut workers = Vec::new();
         for _ in 0..worker_count(options) {
             let (sender, receiver) = mpsc::channel(HANDED_OVER_MAX);
-            let plan = WorkerPlan {
-                options: options.clone(),
-                config: config.clone(),
-                root: root.clone(),
-                pool: pool.clone(),
-                password_pool: password_pool.clone(),
-                log: log.clone(),
-                stop: stopped.clone(),
-            };
+            let plan = plan.clone();
             server.spawn("fullbore-serve", move || plan.run(receiver))?;
             workers.push(sender);
         }
-        let gate = Gate::new(options.gate);
         let door = Door::new(gate, workers, log);
         server.spawn("fullbore-accept", move || {
             runtime.block_on(door.open(listeners, stopped));
@@ -185,6 +210,12 @@ impl Server {
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// The UDP addresses over which clients may go on.
+    #[must_use]
+    pub fn udp_addresses(&self) -> &[SocketAddr] {
+        &self.udp_addresses
     }
 
     /// The host keys.
@@ -255,6 +286,7 @@ fn host_keys(options: &ServeOptions) -> Result<HostKeys, HostKeyError> {
         algorithm: key.public_key().key_type().name().to_owned(),
         fingerprint: fingerprint(&key.public_key().to_blob()),
         line: key.public_key().to_line(""),
+        blob: key.public_key().to_blob(),
         is_new: *is_new,
     });
     let lines = lines.collect();
@@ -325,6 +357,7 @@ fn listen(
 }
 
 /// What a thread needs to serve connections.
+#[derive(Clone)]
 struct WorkerPlan {
     options: ServeOptions,
     config: Arc<ServerConfig>,
@@ -333,9 +366,38 @@ struct WorkerPlan {
     password_pool: Pool,
     log: Log,
     stop: watch::Receiver<bool>,
+    udp: Option<Doors>,
 }
 
 impl WorkerPlan {
+    fn run_udp(self, waiting: Vec<udp::Waiting>, gate: Gate) {
+        let stop = self.stop.clone();
+        match runtime() {
+            Ok(runtime) => {
+                let shared = Rc::new(self.shared());
+                LocalSet::new().block_on(&runtime, udp::serve_all(shared, waiting, gate, stop));
+            }
+            Err(error) => self
+                .log
+                .line(format_args!("the thread for UDP cannot start: {error}")),
+        }
+    }
+
+    fn shared(self) -> Shared {
+        Shared {
+            policy: RefCell::new(policy(&self.options, &self.log)),
+            config: self.config,
+            root: RootPolicy::Confined { root: self.root },
+            read_only: self.options.read_only,
+            sessions_max: self.options.sessions_max,
+            clock: Clock::start(),
+            pool: self.pool,
+            password_pool: self.password_pool,
+            log: self.log,
+            udp: self.udp,
+        }
+    }
+
     fn run(self, receiver: mpsc::Receiver<HandedOver>) {
         match runtime() {
             Ok(runtime) => LocalSet::new().block_on(&runtime, self.serve(receiver)),
@@ -346,24 +408,20 @@ impl WorkerPlan {
     }
 
     async fn serve(self, mut receiver: mpsc::Receiver<HandedOver>) {
-        let shared = Rc::new(Shared {
-            policy: RefCell::new(policy(&self.options, &self.log)),
-            config: self.config,
-            root: RootPolicy::Confined { root: self.root },
-            read_only: self.options.read_only,
-            sessions_max: self.options.sessions_max,
-            clock: Clock::start(),
-            pool: self.pool,
-            password_pool: self.password_pool,
-            log: self.log,
-        });
+        let stop = self.stop.clone();
+        let shared = Rc::new(self.shared());
         let mut connections = tokio::task::JoinSet::new();
         // The sender goes when the door closes, which it does when the server stops.
         while let Some((socket, peer, place)) = receiver.recv().await {
             match Stream::socket(socket) {
                 Ok(stream) => {
-                    let stop = self.stop.clone();
-                    let task = connection::serve(shared.clone(), stream, peer, place, stop);
+                    let visitor = Visitor {
+                        stream,
+                        peer,
+                        place,
+                        grant: None,
+                    };
+                    let task = connection::serve(shared.clone(), visitor, stop.clone());
                     connections.spawn_local(task);
                 }
                 Err(error) => shared.log.line(format_args!("{peer}: {error}")),

@@ -9,6 +9,7 @@ pub mod auth;
 mod connection;
 mod door;
 pub mod gate;
+pub mod helper;
 pub mod host_key;
 mod listen;
 pub mod log;
@@ -16,6 +17,7 @@ pub mod options;
 pub mod password;
 mod run;
 mod turned_away;
+mod udp;
 
 pub use listen::{HostKeyLine, ServeError, Server};
 pub use options::ServeOptions;

@@ -18,6 +18,8 @@ pub const PORT: u16 = 2222;
 pub struct ServeOptions {
     /// Addresses to listen on.
     pub listen: Vec<SocketAddr>,
+    /// The UDP port that clients may go on over once they are logged in; 0 is any.
+    pub udp: Option<u16>,
     /// Host key files; they must exist. Without any, one is made in the state folder.
     pub host_keys: Vec<PathBuf>,
     /// Files that say which keys may log in. They are read again when they change; missing ones
@@ -57,6 +59,7 @@ impl ServeOptions {
         let state = data_home.join("fullbore");
         Self {
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, PORT))],
+            udp: None,
             host_keys: Vec::new(),
             authorized_keys: vec![
                 state.join("authorized_keys"),

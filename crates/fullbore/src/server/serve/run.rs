@@ -72,6 +72,10 @@ impl fmt::Display for Greeting<'_> {
         for address in self.server.addresses() {
             writeln!(f, "Listening on {} port {}.", address.ip(), address.port())?;
         }
+        for address in self.server.udp_addresses() {
+            let (ip, port) = (address.ip(), address.port());
+            writeln!(f, "UDP for clients that are logged in: {ip} port {port}.")?;
+        }
         for key in self.server.host_keys() {
             let new = if key.is_new { ", made just now" } else { "" };
             writeln!(f, "Host key: {} {}{new}", key.algorithm, key.fingerprint)?;

@@ -348,6 +348,10 @@ fn who_never_comes_is_forgotten() {
     assert_eq!(events, [(id, Event::Closed)]);
     assert!(server.is_empty());
     assert_eq!(server.end(id), Some(End::Done));
+    // Or is let go of before.
+    server.open(Instant::ZERO, &opening).expect("there is room");
+    server.release(Instant::ZERO, id);
+    assert!(server.is_empty());
 }
 
 #[test]
