@@ -106,6 +106,26 @@ def interrupt(context):
     assert not server.here("x").exists()
 
 
+@case("kill-in-place-is-said")
+def in_place(context):
+    """What is written to directly is incomplete then: named, and made whole by the same command."""
+    import signal
+
+    server = serve(context)
+    source = context.file(24 * MIB)
+    command = context.cp_command(server, "--in-place", source, server.url("x"))
+    process = context.spawn([*command[:2], "-l", "8000", *command[2:]])
+    while not server.here("x").exists() or server.here("x").stat().st_size == 0:
+        assert process.child.poll() is None, process.output()
+        time.sleep(0.01)
+    process.child.send_signal(signal.SIGINT)
+    assert process.wait(10) in (130, -signal.SIGINT), process.output()
+    output = process.output()
+    assert "x: incomplete" in output and "goes on" not in output, output
+    context.run(command)
+    assert sha256(server.here("x")) == sha256(source)
+
+
 @case("kill-sigterm-ends-serve-cleanly")
 def sigterm(context):
     server = serve(context)

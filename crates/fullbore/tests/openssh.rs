@@ -66,12 +66,15 @@ fn a_chain_of_jumps_leads_to_the_host() {
             "ProxyJump=127.0.0.1:{},127.0.0.1:{}",
             first.port, second.port
         );
-        let host = host(&first.folder, last.port, &[&jumps]);
+        let host = host(&first.folder, last.port, &[&jumps, "LogLevel=VERBOSE"]);
+        let script = Script::default();
         let context = Context {
             config_file: jump_config(&first.folder),
-            ..context(&Script::default())
+            ..context(&script)
         };
         let sftp = connect(&host, &context).await.unwrap();
+        // Who wants to know more is told of the whole way.
+        assert_eq!(script.seen().matches("logged in with").count(), 3);
         let seen = last.folder.file("root/there");
         round_trip(&sftp, &first.folder, "there", &seen, &bytes(3 << 20)).await;
         // All three connections go with the last handle.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use fullbore::client::{Error, connect, connect_over};
 use fullbore::driver::stream::Stream;
 use fullbore_base::{Instant, Rate};
+use fullbore_ssh::auth::{Method, MethodSet};
 use fullbore_ssh::config::ServerConfig;
 
 use simulated::stream::SimulatedStream;
@@ -82,4 +83,27 @@ fn a_login_that_is_not_answered_is_given_up_and_a_late_answer_is_taken() {
         "{text}"
     );
     login_answered_after(seconds(200), &["ConnectTimeout=300"]).unwrap();
+}
+
+#[test]
+fn keyboard_interactive_that_asks_nothing_is_tried_once() {
+    let folder = Folder::new("mute");
+    make_key(&folder, "user");
+    let script = Script::new(&["a", "b", "c"]);
+    let error = in_virtual_time(async {
+        let context = context(&script);
+        let methods = MethodSet::of(&[Method::KeyboardInteractive]);
+        let files = Files::new(&folder.0);
+        let server = ServerEnd::refusing(ServerConfig::default(), methods, 1, files);
+        let rate = Rate::from_bits_per_sec(1_000_000_000);
+        let stream = SimulatedStream::new(context.clock, Duration::from_millis(10), rate, server);
+        let host = host(&folder, 22, &["NumberOfPasswordPrompts=3"]);
+        let stream = Stream::Tunnel(Box::new(stream));
+        connect_over(&host, &context, stream).await.map(drop)
+    });
+    let text = error.unwrap_err().to_string();
+    assert!(text.contains("Permission denied"), "{text}");
+    assert!(text.contains("keyboard-interactive."), "{text}");
+    assert!(!text.contains("times"), "{text}");
+    assert!(!script.seen().contains("try again"), "{}", script.seen());
 }

@@ -214,7 +214,12 @@ pub(super) fn connection_arguments() -> [Arg; 10] {
 
 fn output_arguments() -> [Arg; 3] {
     [
-        flag("verbose", 'v', "Say more; may be given again").action(ArgAction::Count),
+        flag(
+            "verbose",
+            'v',
+            "Say more; -vv says the same, as -v says all there is",
+        )
+        .action(ArgAction::Count),
         flag("quiet", 'q', "No progress and no summary, errors only").conflicts_with("verbose"),
         long_flag("json", "Tell what happens as JSON, one object a line"),
     ]

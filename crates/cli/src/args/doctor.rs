@@ -45,7 +45,7 @@ pub(super) fn command() -> Command {
             option("seconds", 's', "N", "How long each direction is measured [default: 5]")
                 .value_parser(value_parser!(u64).range(1..=3600)),
         )
-        .arg(flag("verbose", 'v', "Say more; may be given again").action(clap::ArgAction::Count))
+        .arg(flag("verbose", 'v', "Say more; -vv says the same, as -v says all there is").action(clap::ArgAction::Count))
         .arg(long_flag("json", "Print what was found as one JSON object"))
         .arg(place("host", "HOST", "The server, with a folder if its disk matters"))
 }

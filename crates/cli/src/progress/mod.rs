@@ -6,6 +6,7 @@ mod units;
 mod watched;
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::time::Instant;
 
@@ -18,6 +19,9 @@ use bar::Bar;
 pub(crate) use json::Object;
 use watched::{Silence, Watched};
 
+/// Incomplete files that are named, of those that were written to under their final names.
+const IN_PLACE_TOLD_MAX: usize = 10;
+
 /// Watches a copy for a person or a program.
 pub(crate) struct Progress {
     report: Report,
@@ -26,6 +30,8 @@ pub(crate) struct Progress {
     /// Whether a copy that ends early leaves something that the next run goes on with.
     can_resume: bool,
     has_begun: Cell<bool>,
+    /// Final names that are being written to directly, by number; none where files have temporary ones.
+    in_place: Option<RefCell<BTreeMap<u64, Vec<u8>>>>,
     /// None without a terminal.
     bar: Option<RefCell<Bar>>,
     connections: RefCell<Watched>,
@@ -44,6 +50,7 @@ impl Progress {
             started,
             can_resume: plan.options.resume && !plan.options.in_place,
             has_begun: Cell::new(false),
+            in_place: plan.options.in_place.then(RefCell::default),
             bar: has_bar.then(|| RefCell::new(Bar::new(started, is_whole_known))),
             connections: RefCell::default(),
         }
@@ -130,6 +137,41 @@ impl Progress {
             false => "",
         };
         self.say(&format!("fullbore: {why}{advice}"));
+        let in_place = self.in_place.as_ref().map(RefCell::take);
+        let rest = in_place.unwrap_or_default();
+        for target in rest.values().take(IN_PLACE_TOLD_MAX) {
+            self.say(&format!(
+                "fullbore: {}: incomplete, perhaps with holes (then its sticky bit is set): copy it again",
+                escape_for_display(target)
+            ));
+        }
+        if rest.len() > IN_PLACE_TOLD_MAX {
+            let more = rest.len() - IN_PLACE_TOLD_MAX;
+            self.say(&format!("fullbore: {more} more files likewise"));
+        }
+    }
+
+    /// Keeps which files are being written to under their final names.
+    fn note_in_place(&self, event: &Event<'_>) {
+        let Some(in_place) = &self.in_place else {
+            return;
+        };
+        match event {
+            Event::Started { file, target, .. } => {
+                in_place.borrow_mut().insert(*file, target.to_vec());
+            }
+            Event::Done { file, .. }
+            | Event::Failed {
+                file: Some(file), ..
+            } => {
+                in_place.borrow_mut().remove(file);
+            }
+            Event::Failed { file: None, .. }
+            | Event::Resumed { .. }
+            | Event::Moved { .. }
+            | Event::Verified { .. }
+            | Event::Warning { .. } => {}
+        }
     }
 
     /// Writes a line above the bar.
@@ -182,6 +224,7 @@ impl Observer for Progress {
         if matches!(event, Event::Started { .. }) {
             self.has_begun.set(true);
         }
+        self.note_in_place(event);
         if self.report == Report::Json {
             if let Some(line) = json::event(event) {
                 output::print(&line);

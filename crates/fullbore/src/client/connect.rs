@@ -253,7 +253,11 @@ async fn jump(
     }
     let mut carrier: Option<Connection> = None;
     for hop in hops {
-        let config = hop_config(hop, context)?;
+        let mut config = hop_config(hop, context)?;
+        if host.session.log_level != LogLevel::Info {
+            // Who wants to know more, or nothing, means the whole way.
+            config.session.log_level = host.session.log_level;
+        }
         let route = match carrier {
             // Only the first hop is reached from here, by its own configuration.
             None => Route::AsConfigured {

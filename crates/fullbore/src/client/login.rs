@@ -57,6 +57,8 @@ pub(super) struct Login<'a> {
     /// The candidate that is being tried.
     current: Option<Candidate>,
     interactive_left: u32,
+    /// Something was asked since keyboard-interactive was begun last.
+    was_asked: bool,
     passwords_left: u32,
     trust: Trust,
     banner_told: usize,
@@ -96,6 +98,7 @@ impl<'a> Login<'a> {
             proven: proven.map(str::to_owned),
             current: None,
             interactive_left: if auth.keyboard_interactive { asks } else { 0 },
+            was_asked: true,
             passwords_left: if auth.password { asks } else { 0 },
             trust: Trust::Full,
             banner_told: 0,
@@ -254,6 +257,12 @@ impl<'a> Login<'a> {
         if self.trust == Trust::NoSecrets || self.interactive_left == 0 {
             return None;
         }
+        if !self.was_asked {
+            // Refused without a question: nobody could answer differently the next time.
+            self.interactive_left = 0;
+            return None;
+        }
+        self.was_asked = false;
         self.interactive_left -= 1;
         self.say_if_again(INTERACTIVE).await;
         self.tried.push(INTERACTIVE.to_owned());
@@ -367,6 +376,7 @@ impl<'a> Login<'a> {
         let Some(prompts) = self.core.look(|s| s.session.conn().prompts().cloned()) else {
             return Ok(());
         };
+        self.was_asked |= !prompts.prompts.is_empty();
         let asker = &self.context.asker;
         for text in [&prompts.name, &prompts.instruction] {
             if !text.is_empty() {

@@ -14,6 +14,7 @@
 //! ```
 //! Keys are fingerprints (`-` for a login without one), VERSION is base64.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use fullbore_base::escape_for_display;
@@ -48,6 +49,16 @@ pub(super) struct Seen {
     pub(super) host_keys: String,
     /// Its version line.
     pub(super) version: Vec<u8>,
+}
+
+/// Why nothing was read from the file.
+enum Unread {
+    /// There is none.
+    Missing,
+    /// It is not ours to use, nor to replace.
+    Foreign(String),
+    /// It is ours, and nothing that this program writes.
+    Useless(String),
 }
 
 /// The file, and the line in it that is about one server.
@@ -89,7 +100,8 @@ impl<'a> Memory<'a> {
                     seen => (seen.flatten(), None),
                 }
             }
-            Err(why) => (None, why.map(|why| self.remark(&why))),
+            Err(Unread::Missing) => (None, None),
+            Err(Unread::Foreign(why) | Unread::Useless(why)) => (None, Some(self.remark(&why))),
         }
     }
 
@@ -109,8 +121,8 @@ impl<'a> Memory<'a> {
         let content = match self.read() {
             Ok(content) => content,
             // What cannot be used is replaced, but for what others may have a hand in.
-            Err(None) => Vec::new(),
-            Err(Some(why)) => return Err(self.remark(&why)),
+            Err(Unread::Missing | Unread::Useless(_)) => Vec::new(),
+            Err(Unread::Foreign(why)) => return Err(self.remark(&why)),
         };
         let others = content.split(|&b| b == b'\n');
         let others = others.filter(|line| parse(line).is_some() && !self.is_mine(line));
@@ -126,19 +138,22 @@ impl<'a> Memory<'a> {
             .map_err(|error| self.remark(&reason(&error)))
     }
 
-    /// The file's content. `Err(None)`: there is none.
-    fn read(&self) -> Result<Vec<u8>, Option<String>> {
+    fn read(&self) -> Result<Vec<u8>, Unread> {
         let facts = match self.environment.file_facts(self.file) {
             Ok(facts) => facts,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(None),
-            Err(error) => return Err(Some(reason(&error))),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(Unread::Missing),
+            Err(error) => return Err(Unread::Foreign(reason(&error))),
         };
         if facts.uid != self.environment.uid() || facts.mode & 0o022 != 0 {
-            return Err(Some("others may write to it".to_owned()));
+            return Err(Unread::Foreign("others may write to it".to_owned()));
         }
-        self.environment
-            .read_file(self.file, FILE_BYTES_MAX)
-            .map_err(|error| Some(reason(&error)))
+        let content = self
+            .environment
+            .read_regular_file(self.file, FILE_BYTES_MAX);
+        content.map_err(|error| match error.kind() {
+            ErrorKind::InvalidData => Unread::Useless(format!("{error}; begun anew")),
+            _ => Unread::Foreign(reason(&error)),
+        })
     }
 
     fn remark(&self, why: &str) -> String {

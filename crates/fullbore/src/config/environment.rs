@@ -25,6 +25,14 @@ pub trait Environment {
     /// # Errors
     /// Whatever opening or reading gives.
     fn read_file(&self, path: &Path, bytes_max: usize) -> io::Result<Vec<u8>>;
+    /// The same of a file that nobody named, at a place of its own: never waits for a pipe that happens to
+    /// be there.
+    ///
+    /// # Errors
+    /// The same, and `InvalidInput` for what is no regular file.
+    fn read_regular_file(&self, path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+        self.read_file(path, bytes_max)
+    }
     /// Owner and mode, following symlinks.
     ///
     /// # Errors

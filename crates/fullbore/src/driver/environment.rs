@@ -9,7 +9,7 @@ use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs;
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -91,14 +91,11 @@ fn own_account() -> Option<Account> {
 
 impl Environment for Machine {
     fn read_file(&self, path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
-        let file = fs::File::open(path)?;
-        let mut content = Vec::new();
-        file.take(bytes_max as u64 + 1).read_to_end(&mut content)?;
-        if content.len() > bytes_max {
-            let why = format!("longer than {bytes_max} bytes");
-            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
-        }
-        Ok(content)
+        read_all(fs::File::open(path)?, bytes_max)
+    }
+
+    fn read_regular_file(&self, path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+        read_all(open_regular(path)?, bytes_max)
     }
 
     fn file_facts(&self, path: &Path) -> io::Result<FileFacts> {
@@ -211,6 +208,30 @@ impl Environment for Machine {
             .fill(out)
             .expect("the operating system gives randomness");
     }
+}
+
+/// Opens a file to read it, if it is a regular one or a device such as /dev/null: at once, whatever it is.
+pub(crate) fn open_regular(path: &Path) -> io::Result<fs::File> {
+    let mut options = fs::OpenOptions::new();
+    // A pipe would have us wait for whoever writes to it.
+    let options = options.read(true).custom_flags(libc::O_NONBLOCK);
+    let file = options.open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_file() || kind.is_char_device() {
+        return Ok(file);
+    }
+    let why = "is no regular file";
+    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+}
+
+fn read_all(file: fs::File, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    file.take(bytes_max as u64 + 1).read_to_end(&mut content)?;
+    if content.len() > bytes_max {
+        let why = format!("longer than {bytes_max} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    Ok(content)
 }
 
 /// Makes the folder of a file, with those above it, where there is none.
@@ -330,7 +351,6 @@ mod tests {
 
     #[test]
     fn a_device_stays_a_device() {
-        use std::os::unix::fs::FileTypeExt;
         let folder = Folder::new("machine");
         let link = folder.0.join("known_hosts");
         std::os::unix::fs::symlink("/dev/null", &link).expect("linked");
@@ -340,6 +360,26 @@ mod tests {
         let inner = folder.0.join("folder");
         fs::create_dir(&inner).expect("made");
         assert!(Machine.append_line(&inner, b"line").is_err());
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_is_not_waited_for() {
+        let folder = Folder::new("machine");
+        let pipe = folder.0.join("pipe");
+        let made = Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.expect("mkfifo runs").success());
+        for other in [&pipe, &folder.0] {
+            let error = Machine.read_regular_file(other, 100).expect_err("no file");
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{other:?}");
+        }
+        let null = Machine.read_regular_file(Path::new("/dev/null"), 0);
+        assert_eq!(null.expect("empty"), b"");
+        let file = folder.0.join("file");
+        fs::write(&file, "content").expect("written");
+        let read = Machine.read_regular_file(&file, 7);
+        assert_eq!(read.expect("read"), b"content");
+        let long = Machine.read_regular_file(&file, 6).expect_err("longer");
+        assert_eq!(long.kind(), io::ErrorKind::InvalidData);
     }
 
     #[test]

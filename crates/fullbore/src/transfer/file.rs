@@ -27,6 +27,9 @@ use crate::config::text::escape_for_display;
 /// Mode bits that a copy may hand on: no setuid, setgid or sticky bit.
 pub(super) const MODE_BITS: u32 = 0o777;
 
+/// What a broken copy to the final name leaves.
+const IN_PLACE_REST: &str = "under that name is a part of it now, perhaps with holes (then its sticky bit is set): copy it again";
+
 /// Mode of a file whose source does not say.
 const MODE_DEFAULT: u32 = 0o666;
 
@@ -137,7 +140,11 @@ impl<S: Side, D: Side> Copier<'_, S, D> {
             Err(fault) => Err(fault),
         };
         let closed = self.target.close(file).await;
-        let end = dressed.and_then(|end| closed.map(|()| end))?;
+        let end = dressed.and_then(|end| closed.map(|()| end));
+        let end = end.map_err(|fault| match place.is_special {
+            true => fault,
+            false => Fault::new(fault.kind, format!("{fault}; {IN_PLACE_REST}")),
+        })?;
         if self.options.verify && place.is_special {
             let text = "is no regular file: what was written cannot be compared";
             self.warn(self.target.prefix(), &place.path, text);

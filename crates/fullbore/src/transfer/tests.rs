@@ -688,6 +688,26 @@ async fn a_file_is_not_copied_onto_itself() {
 }
 
 #[tokio::test(flavor = "current_thread")]
+async fn what_a_broken_copy_in_place_leaves_is_said() {
+    for kind in [FaultKind::Failure, FaultKind::Lost] {
+        let (source, target) = (MemorySide::new(""), MemorySide::new("h:"));
+        source.put_file(b"/f", &bytes(1, 100_000));
+        target.put_file(b"/g", b"old");
+        let options = Options {
+            in_place: true,
+            ..Options::default()
+        };
+        // Behind stat, lstat and open.
+        target.fail_at.set(Some((5, kind)));
+        let log = Log::default();
+        let summary = run(&source, &[b"/f"], &target, b"/g", options, &log).await;
+        assert_eq!(summary.expect("said").failed, 1);
+        assert_ne!(target.file(b"/g").as_deref(), Some(&b"old"[..]));
+        assert!(log.has("a part of it now"), "{:?}", log.lines);
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
 async fn in_place_writes_to_the_name_itself_and_still_verifies() {
     for corrupts in [false, true] {
         let (source, target) = (MemorySide::new(""), MemorySide::new("h:"));

@@ -16,7 +16,7 @@ use fullbore::session::{ServerApp, ServerEvent, ServerSession, SessionEnd, Start
 use fullbore_base::{Instant, Rng};
 use fullbore_sftp::server::Store;
 use fullbore_sim::Endpoint;
-use fullbore_ssh::auth::{AuthAnswer, ServerAuth};
+use fullbore_ssh::auth::{AuthAnswer, MethodSet, ServerAuth};
 use fullbore_ssh::channel::ChannelRequest;
 use fullbore_ssh::config::{HostKey, ServerConfig};
 use fullbore_ssh::key::{Algorithm, PrivateKey};
@@ -106,6 +106,7 @@ pub struct ServerEnd<A> {
     pub app: A,
     /// Nobody is let in before.
     pub opens_at: Instant,
+    lets_in: bool,
     is_asked: bool,
     /// The client's first bytes are here: before, the server knows of no connection.
     is_reached: bool,
@@ -113,18 +114,36 @@ pub struct ServerEnd<A> {
 
 impl<A: ServerApp> ServerEnd<A> {
     /// A server with a host key of its own that lets everybody in.
-    pub fn new(mut config: ServerConfig, seed: u64, app: A) -> Self {
-        let key = PrivateKey::from_ed25519_seed(&[7; 32]).unwrap();
-        config.host_keys = vec![Arc::new(TestKey(key))];
-        config.auth = ServerAuth {
+    pub fn new(config: ServerConfig, seed: u64, app: A) -> Self {
+        let auth = ServerAuth {
             is_none_asked: true,
             ..ServerAuth::default()
         };
+        Self::with_auth(config, auth, seed, app)
+    }
+
+    /// A server that offers `methods`, and lets nobody in by any.
+    pub fn refusing(config: ServerConfig, methods: MethodSet, seed: u64, app: A) -> Self {
+        let auth = ServerAuth {
+            methods,
+            interactive_prompt: None,
+            ..ServerAuth::default()
+        };
+        let mut server = Self::with_auth(config, auth, seed, app);
+        server.lets_in = false;
+        server
+    }
+
+    fn with_auth(mut config: ServerConfig, auth: ServerAuth, seed: u64, app: A) -> Self {
+        let key = PrivateKey::from_ed25519_seed(&[7; 32]).unwrap();
+        config.host_keys = vec![Arc::new(TestKey(key))];
+        config.auth = auth;
         let conn = Connection::server(config.into(), provider(seed), Instant::ZERO);
         Self {
             session: ServerSession::new(conn, 16),
             app,
             opens_at: Instant::ZERO,
+            lets_in: true,
             is_asked: false,
             is_reached: false,
         }
@@ -137,7 +156,11 @@ impl<A: ServerApp> ServerEnd<A> {
         if self.is_asked && now >= self.opens_at {
             self.is_asked = false;
             let conn = self.session.conn_mut();
-            conn.answer_auth(AuthAnswer::Accept).unwrap();
+            let answer = match self.lets_in {
+                true => AuthAnswer::Accept,
+                false => AuthAnswer::Reject,
+            };
+            conn.answer_auth(answer).unwrap();
         }
     }
 }

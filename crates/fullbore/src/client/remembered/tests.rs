@@ -129,6 +129,22 @@ fn a_file_that_others_may_write_to_is_neither_read_nor_replaced() {
 }
 
 #[test]
+fn a_file_that_is_too_long_is_told_and_begun_anew() {
+    for (len, is_told) in [(FILE_BYTES_MAX, false), (FILE_BYTES_MAX + 1, true)] {
+        let line = "me@[h]:22 h u yes a b c3No\n";
+        let text = format!("{line}{}", "\n".repeat(len - line.len()));
+        let environment = Fake::new(&[(FILE, &text)]);
+        let host = host(&environment, &[]);
+        let memory = Memory::of(&host, &environment).expect("wanted");
+        assert_eq!(memory.recall().1.is_some(), is_told);
+        memory.keep(&seen("SSH-2.0-x")).expect("kept");
+        assert_eq!(memory.recall(), (Some(seen("SSH-2.0-x")), None));
+        let lines = content(&environment).lines().count();
+        assert_eq!(lines, if is_told { 1 } else { 2 });
+    }
+}
+
+#[test]
 fn the_oldest_lines_are_forgotten_past_the_limit() {
     let line = |i: usize| format!("me@[h{i}]:22 h u yes a b c3No\n");
     let lines: String = (0..SERVERS_MAX).map(line).collect();

@@ -117,7 +117,7 @@ pub fn own(environment: &dyn Environment) -> Result<Vec<OwnProfile>, String> {
     let folder = folder.unwrap_or_else(|| environment.home().join(".config"));
     let path = folder.join(FILE);
     let failed = |why: String| format!("{}: {why}", path.display());
-    let content = match environment.read_file(&path, FILE_BYTES_MAX) {
+    let content = match environment.read_regular_file(&path, FILE_BYTES_MAX) {
         Ok(content) => content,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(failed(reason(&error))),

@@ -1,9 +1,10 @@
 //! Who may log in: authorized_keys files, read again when they change, and a password.
 
 use std::fs;
+use std::io::{self, Read as _};
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fullbore_ssh::auth::{AuthAnswer, Credential, Method, MethodSet};
@@ -13,6 +14,7 @@ use super::log::Log;
 use super::password::PasswordHash;
 use crate::config::authorized_keys::{self, AuthorizedKeys, Grant, Login, SftpCommand};
 use crate::config::{FILE_BYTES_MAX, fingerprint, text::escape_for_display};
+use crate::driver::environment::open_regular;
 use crate::driver::local_time::utc_offset_seconds;
 
 /// What a login may do.
@@ -198,7 +200,7 @@ impl Policy {
             Some((_, _, size, ..)) if size > FILE_BYTES_MAX as u64 => {
                 self.log.line(format_args!("{path}: too long, not used"));
             }
-            Some(_) => match fs::read(&file.path) {
+            Some(_) => match read(&file.path) {
                 Ok(content) => file.keys = AuthorizedKeys::parse(&content),
                 Err(error) => self.log.line(format_args!("{path}: {error}")),
             },
@@ -270,6 +272,14 @@ fn describe(key: &PublicKey, is_certificate: bool) -> String {
     format!("{what}key {name} {}", fingerprint(&key.to_blob()))
 }
 
+/// Never waits for a pipe: all logins would.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    let file = open_regular(path)?;
+    file.take(FILE_BYTES_MAX as u64).read_to_end(&mut content)?;
+    Ok(content)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -305,6 +315,17 @@ mod tests {
         assert!(is_accepted(&mut policy, "u", &key));
         fs::remove_file(&path).expect("removed");
         assert!(!is_accepted(&mut policy, "u", &key));
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_lets_nobody_in_and_is_not_waited_for() {
+        let folder = fullbore_testkit::Folder::new("pipe");
+        let path = folder.0.join("authorized_keys");
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.expect("mkfifo runs").success());
+        let log = Log::new(Arc::new(NoLog));
+        let mut policy = Policy::new(&[path], None, None, log);
+        assert!(!is_accepted(&mut policy, "u", &key()));
     }
 
     #[test]
