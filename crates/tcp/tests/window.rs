@@ -108,6 +108,30 @@ fn a_window_that_is_taken_back_stops_new_data_only() {
     script.sends_nothing();
 }
 
+/// The same where it closed its window over what was on its way: each repetition is a question.
+#[test]
+fn a_peer_that_closes_its_window_over_data_is_kept_while_it_answers() {
+    for (answers, is_kept) in [(40, true), (3, false)] {
+        let mut script = Script::established(config());
+        script.write(1000);
+        let _ = script.drain();
+        script.gets(". 1:1 ack 1 win 0");
+        let mut left = answers;
+        for _ in 0..40 {
+            while script.poll().is_none() && script.connection.error().is_none() {
+                script.now = script.connection.poll_timeout().expect("a timer runs");
+                script.connection.handle_timeout(script.now);
+            }
+            if left > 0 {
+                left -= 1;
+                script.gets(". 1:1 ack 1 win 0");
+            }
+        }
+        let is_alive = script.connection.error().is_none();
+        assert_eq!(is_alive, is_kept, "{answers} answers");
+    }
+}
+
 #[test]
 fn a_closed_window_takes_acknowledgements_and_no_data() {
     let mut script = Script::established(config());

@@ -170,7 +170,11 @@ fn verdict_v4(body: &[u8]) -> Option<Verdict> {
         (3, 1) => Some(Verdict::Unreachable(libc::EHOSTUNREACH)),
         (3, 2) => Some(Verdict::Unreachable(libc::ENOPROTOOPT)),
         (3, 3) => Some(Verdict::Unreachable(libc::ECONNREFUSED)),
-        (3, 4) => Some(Verdict::TooBig(u32::from(u16_at(body, 6)?))),
+        // A router older than RFC 1191 names no size: there is nothing to go by.
+        (3, 4) => match u16_at(body, 6)? {
+            0 => None,
+            mtu => Some(Verdict::TooBig(u32::from(mtu))),
+        },
         _ => None,
     }
 }
@@ -356,7 +360,8 @@ mod tests {
             };
             assert_eq!(parse(&packet), Some(expected));
         }
-        // An echo is nothing to us.
+        // A size that is not named, and an echo, are nothing to us.
+        assert_eq!(parse(&icmp(&v4(), [3, 4, 0, 0, 0, 0, 0, 0])), None);
         assert_eq!(parse(&icmp(&v4(), [8, 0, 0, 0, 0, 0, 0, 0])), None);
     }
 }

@@ -145,6 +145,13 @@ impl Connection {
         connection
     }
 
+    /// Our SYN was sent again, and nobody knows what its acknowledgement answers: data gets more time
+    /// (RFC 6298 5.7).
+    pub(crate) fn on_syn_unmeasured(&mut self) {
+        let recovery = self.sender.recovery_mut();
+        recovery.rtt_mut().on_syn_timed_out();
+    }
+
     /// What our SYN offers, or the answer to the peer's: never more than the peer offered.
     pub(super) fn syn_options(&self, now: Instant) -> Options {
         let config = &self.config;

@@ -89,8 +89,9 @@ impl Connection {
         let is_waiting = !self.sender.recovery().board().is_empty()
             || self.timers.deadline(Timer::Persist as usize).is_some();
         let is_waiting = is_waiting && self.state != State::TimeWait;
-        // A peer that keeps its window closed and answers is alive (RFC 9293 3.8.6.1).
-        let is_closed = self.sender.recovery().board().is_empty();
+        // A peer that keeps its window closed and answers is alive (RFC 9293 3.8.6.1), be it that it
+        // closed it over what was on its way.
+        let is_closed = self.sender.recovery().board().is_empty() || self.window.size == 0;
         let since = if is_closed {
             self.liveness.progress_at.max(self.liveness.heard_at)
         } else {
@@ -129,7 +130,8 @@ impl Connection {
         };
         // A user timeout takes the place of a count, once the peer is known.
         let is_counted = is_handshake || self.liveness.user_timeout.is_none();
-        if is_counted && backoff > limit {
+        let is_alive = !is_handshake && self.is_closed_and_heard(now);
+        if is_counted && backoff > limit && !is_alive {
             self.finish(Some(Error::TimedOut));
             return;
         }
@@ -138,6 +140,12 @@ impl Connection {
             self.stats.black_holes += 1;
             self.sender.set_mss(self.send_mss());
         }
+    }
+
+    /// Whether the peer has closed its window and answers all the same: what is sent again then is a
+    /// question, which is not to be counted (RFC 9293 MUST-37).
+    fn is_closed_and_heard(&self, now: Instant) -> bool {
+        self.window.size == 0 && now - self.liveness.heard_at <= RTO_MAX * 2
     }
 
     /// A router dropped a segment of ours that starts at `seq`, since its link takes only segments

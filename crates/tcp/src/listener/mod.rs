@@ -14,7 +14,7 @@ use fullbore_base::Instant;
 use self::cookie::Cookies;
 use crate::congestion::Settings;
 use crate::connection::handshake_answer;
-use crate::connection::{Accepted, Agreed, Config, Connection};
+use crate::connection::{Accepted, Agreed, Clock, Config, Connection};
 use crate::isn::{Generator, Randomness, Tuple};
 use crate::rtt::RTO_INITIAL;
 use crate::segment::{Flags, Header, Pseudo, Segment};
@@ -53,6 +53,20 @@ struct HalfOpen {
     began_at: Instant,
     sent_count: u32,
     due: Instant,
+}
+
+impl HalfOpen {
+    /// How long our SYN took to be answered. Karn: of one that was sent more than once, only a
+    /// timestamp tells.
+    fn rtt(&self, now: Instant, config: &Config, answer: &Header) -> Option<Duration> {
+        if self.sent_count == 1 {
+            return Some(now - self.began_at);
+        }
+        let timestamps = answer.options.timestamps;
+        let echo = timestamps.filter(|_| self.agreed.is_timestamps)?.echo;
+        let clock = Clock::new(config.timestamp_offset, self.timestamp, now);
+        clock.sent_at(now, echo).map(|at| now - at)
+    }
 }
 
 /// What a listener did.
@@ -223,10 +237,14 @@ impl Listener {
             agreed: half.agreed,
             timestamp: half.timestamp,
             told_window: told_window(&config),
-            // Karn: only one that was sent once.
-            rtt: (half.sent_count == 1).then(|| now - half.began_at),
+            rtt: half.rtt(now, &config, header),
         };
-        accept(now, config, &accepted, segment, is_marked)
+        let mut connection = Box::new(Connection::accept(now, config, &accepted));
+        if half.sent_count > 1 && accepted.rtt.is_none() {
+            connection.on_syn_unmeasured();
+        }
+        connection.handle_segment(now, segment, is_marked);
+        Heard::Accepted(connection)
     }
 
     fn handle_cookie(
@@ -247,7 +265,9 @@ impl Listener {
             return Connection::refuse(segment).map_or(Heard::Nothing, Heard::Reply);
         };
         self.stats.cookies_taken += 1;
-        accept(now, config, &accepted, segment, is_marked)
+        let mut connection = Box::new(Connection::accept(now, config, &accepted));
+        connection.handle_segment(now, segment, is_marked);
+        Heard::Accepted(connection)
     }
 
     /// When a SYN+ACK is to be sent again.
@@ -284,18 +304,6 @@ impl Listener {
 /// The window that a SYN+ACK tells: unscaled.
 fn told_window(config: &Config) -> u64 {
     config.receive_buffer.min(u64::from(u16::MAX))
-}
-
-fn accept(
-    now: Instant,
-    config: Config,
-    accepted: &Accepted,
-    segment: &Segment<'_>,
-    is_marked: bool,
-) -> Heard {
-    let mut connection = Box::new(Connection::accept(now, config, accepted));
-    connection.handle_segment(now, segment, is_marked);
-    Heard::Accepted(connection)
 }
 
 /// How long a cookie is good.

@@ -1,7 +1,6 @@
 //! Handshakes that a listener sees: remembered ones, cookies, nonsense.
 
 use super::*;
-use crate::connection::Clock;
 use crate::segment::{Options, Timestamps};
 use fullbore_base::Rng;
 
@@ -271,4 +270,19 @@ fn what_comes_with_a_syn_is_not_acknowledged_and_one_flag_asks_for_nothing() {
     half.flags = Flags::SYN | Flags::ECE;
     let answer = reply(hear(&mut listener, at(1), 2, half));
     assert_eq!(answer.flags, Flags::SYN | Flags::ACK);
+}
+
+/// RFC 7323 4.1 and Karn; RFC 6298 5.7 where neither tells.
+#[test]
+fn an_answer_that_was_repeated_is_measured_by_its_timestamp_alone() {
+    for (is_stamped, rtt, rto) in [(true, 500, 1500), (false, 0, 3000)] {
+        let mut listener = listener(4);
+        let _ = reply(hear(&mut listener, at(1), 1, syn(is_stamped)));
+        let (_, again) = listener.poll_transmit(at(2)).expect("it is due again");
+        let now = at(2) + Duration::from_millis(500);
+        let connection = accepted(hear(&mut listener, now, 1, ack_of(&again)));
+        let info = connection.info();
+        assert_eq!(info.rtt, Duration::from_millis(rtt));
+        assert_eq!(info.rto, Duration::from_millis(rto));
+    }
 }

@@ -31,7 +31,10 @@ pub extern "C" fn free(handle: H) {
             .into_values()
             .for_each(std::mem::forget);
     });
-    handle.release();
+    // A call that still waits, whose thread nobody will hear of again, keeps its world.
+    if handle.shared().waiting() == 0 {
+        handle.release();
+    }
 }
 
 /// What the machine's sysctls say now, under what the flags say.
