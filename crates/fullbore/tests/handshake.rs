@@ -15,7 +15,7 @@ use std::time::Duration;
 use fullbore::client::{self, Context, Master, SftpConfig, connect_ahead};
 use fullbore::config::ssh_config::{HostConfig, Persist};
 use fullbore::driver::local::LocalSide;
-use fullbore::driver::local_socket::LocalListener;
+use fullbore::driver::local_socket::{self, LocalListener};
 use fullbore::transfer::{Event, Observer, Options, Run, SftpSide, glob, questions};
 use fullbore_base::Instant;
 use fullbore_sim::Endpoint;
@@ -138,6 +138,8 @@ struct Bench {
     there: Rc<Folder>,
     port: u16,
     context: Context,
+    /// What was said.
+    script: Script,
     /// The next connection is ended by the server.
     is_hostile: Rc<Cell<bool>>,
 }
@@ -158,11 +160,13 @@ impl Bench {
         let is_hostile = Rc::default();
         let server = serve(listener, kind, Rc::clone(&there), Rc::clone(&is_hostile));
         tokio::task::spawn_local(server);
+        let script = Script::default();
         Self {
             here,
             there,
             port,
-            context: context(&Script::default()),
+            context: context(&script),
+            script,
             is_hostile,
         }
     }
@@ -463,5 +467,35 @@ fn a_connection_that_dies_ends_its_clients_and_is_shared_no_more() {
         master.await.unwrap();
         assert!(client.sftp().stat(b".").await.is_err());
         assert!(!bench.session(&host).await.sftp().connection().is_shared());
+    });
+}
+
+#[test]
+fn clients_that_do_nothing_keep_no_place_and_no_connection() {
+    simulate(async {
+        let bench = Bench::new(OURS).await;
+        let options = sharing(&bench);
+        let words = options.each_ref().map(String::as_str);
+        let host = bench.host(&[&words[..], &["LogLevel=VERBOSE"]].concat());
+        let master = share(&bench, &host).await;
+        let begun = Virtual::now();
+        let socket = &host.connection.sharing.as_ref().unwrap().socket;
+        let idle: Vec<_> = (0..client::CLIENTS_MAX)
+            .map(|_| local_socket::connect(socket).unwrap())
+            .collect();
+        sleep_until(Virtual::now() + LEG).await;
+        // Whoever finds no place is told so, and connects by itself.
+        assert!(!bench.session(&host).await.sftp().connection().is_shared());
+        let said = bench.script.seen();
+        assert!(said.contains("no place free"), "{said}");
+        assert!(!said.contains("is the port right"), "{said}");
+        // They give their places up after a minute, and looks at whether there is a master change nothing.
+        while !master.is_finished() {
+            let _ = client::master_of(&host);
+            sleep_until(Virtual::now() + 50 * LEG).await;
+        }
+        drop(idle);
+        let lasted = begun.elapsed().as_secs();
+        assert!((59..80).contains(&lasted), "{lasted} s");
     });
 }

@@ -10,12 +10,14 @@ use std::time::Duration;
 
 use fullbore::client::{Error, connect, connect_over};
 use fullbore::driver::stream::Stream;
-use fullbore_base::{Instant, Rate};
-use fullbore_ssh::auth::{Method, MethodSet};
+use fullbore_base::{Instant, Rate, TxBuf};
+use fullbore_sim::Endpoint;
+use fullbore_ssh::auth::{AuthAnswer, Method, MethodSet, ServerAuth};
 use fullbore_ssh::config::ServerConfig;
+use fullbore_ssh::{Connection, Event};
 
 use simulated::stream::SimulatedStream;
-use simulated::{Files, ServerEnd, in_virtual_time};
+use simulated::{Files, ServerEnd, in_virtual_time, server_conn};
 use support::{Folder, Script, context, host, make_key};
 
 fn seconds(seconds: u64) -> Duration {
@@ -106,4 +108,88 @@ fn keyboard_interactive_that_asks_nothing_is_tried_once() {
     assert!(text.contains("keyboard-interactive."), "{text}");
     assert!(!text.contains("times"), "{text}");
     assert!(!script.seen().contains("try again"), "{}", script.seen());
+}
+
+/// A server that runs any command, says all there is to say, and never closes its channel.
+struct NeverCloses {
+    conn: Connection,
+    tx: TxBuf,
+}
+
+impl NeverCloses {
+    fn turn(&mut self, now: Instant) {
+        while let Some(event) = self.conn.poll_event(now) {
+            match event {
+                Event::AuthRequest => self.conn.answer_auth(AuthAnswer::Accept).unwrap(),
+                Event::ChannelOpen(ch) => assert!(self.conn.accept_channel(ch).unwrap()),
+                Event::Request(ch) => {
+                    self.conn.answer_request(ch, true).unwrap();
+                    self.conn.send_stderr(ch, b"a word").unwrap();
+                    self.conn.exit_status(ch, 3).unwrap();
+                    self.conn.send_eof(ch).unwrap();
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Endpoint for NeverCloses {
+    fn handle_input(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        let space = self.conn.input_space();
+        let taken = bytes.len().min(space.len());
+        space[..taken].copy_from_slice(&bytes[..taken]);
+        self.conn.handle_input(now, taken).unwrap();
+        self.turn(now);
+        taken
+    }
+
+    fn handle_eof(&mut self, now: Instant) {
+        let _ = self.conn.handle_eof(now);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.conn.handle_timeout(now);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.conn.poll_timeout()
+    }
+
+    fn poll_transmit(&mut self, now: Instant, room: usize, out: &mut Vec<u8>) {
+        self.turn(now);
+        while self.conn.poll_transmit(now, &mut self.tx).is_some() {}
+        let n = self.tx.pending().len().min(room);
+        out.extend_from_slice(&self.tx.pending()[..n]);
+        self.tx.consume(n);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.conn.error().is_some()
+    }
+}
+
+#[test]
+fn a_command_is_over_when_all_is_said_whether_or_not_its_channel_is_closed() {
+    let folder = Folder::new("open");
+    make_key(&folder, "user");
+    in_virtual_time(async {
+        let context = context(&Script::default());
+        let auth = ServerAuth {
+            is_none_asked: true,
+            ..ServerAuth::default()
+        };
+        let server = NeverCloses {
+            conn: server_conn(ServerConfig::default(), auth, 1),
+            tx: TxBuf::new(1 << 20),
+        };
+        let rate = Rate::from_bits_per_sec(1_000_000_000);
+        let stream = SimulatedStream::new(context.clock, Duration::from_millis(10), rate, server);
+        let host = host(&folder, 22, &[]);
+        let stream = Stream::Tunnel(Box::new(stream));
+        let connection = connect_over(&host, &context, stream).await.unwrap();
+        let output = connection.exec(b"any").await.unwrap();
+        assert_eq!(output.status, Some(3));
+        assert_eq!(output.stderr, b"a word");
+    });
 }

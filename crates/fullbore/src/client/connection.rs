@@ -161,14 +161,20 @@ impl Connection {
                 let conn = state.session.conn_mut();
                 let n = keep(&mut output.stdout, conn.readable(channel.ch));
                 conn.consume(now, channel.ch, n);
-                let n = keep(&mut output.stderr, conn.readable_stderr(channel.ch));
-                conn.consume_stderr(now, channel.ch, n);
+                let m = keep(&mut output.stderr, conn.readable_stderr(channel.ch));
+                conn.consume_stderr(now, channel.ch, m);
                 let plain = state.plain.entry(channel.ch).or_default();
+                // All is said: who never closes the channel is not waited for.
+                let is_said = plain.is_eof && plain.status.is_some() && n + m == 0;
                 // Some servers refuse the command and leave the channel to us.
-                if plain.is_closed || plain.is_refused() {
+                if plain.is_closed || plain.is_refused() || is_said {
                     return Poll::Ready(());
                 }
                 wait(&mut plain.reader, cx);
+                if n + m > 0 {
+                    // There may be more.
+                    cx.waker().wake_by_ref();
+                }
                 Poll::Pending
             })
         })

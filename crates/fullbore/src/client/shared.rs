@@ -26,6 +26,10 @@ pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// The one method that a master offers: nothing is recorded on this machine's own sockets.
 pub(super) const KEX: Method = Method::Curve25519Sha256;
 
+/// Why a process that shares a connection says nothing to a client.
+const NO_PLACE: &str = "it is ending, or has no place free: 32 commands use it";
+const _: () = assert!(super::master::CLIENTS_MAX == 32, "as told");
+
 /// The number of the process that shares a connection to `host` with others, if one does.
 #[must_use]
 pub fn master_of(host: &HostConfig) -> Option<i32> {
@@ -70,6 +74,11 @@ pub(super) async fn join(
     };
     connection.core.is_shared.set(true);
     let entered = enter(&connection).await;
+    let is_mute = connection.remote_version().is_empty();
+    let entered = entered.map_err(|error| match is_mute {
+        true => Error::Connect(NO_PLACE.into()),
+        false => error,
+    });
     Some(entered.map(|()| connection))
 }
 

@@ -112,6 +112,14 @@ pub struct ServerEnd<A> {
     is_reached: bool,
 }
 
+/// A server's connection with a host key of its own.
+pub fn server_conn(mut config: ServerConfig, auth: ServerAuth, seed: u64) -> Connection {
+    let key = PrivateKey::from_ed25519_seed(&[7; 32]).unwrap();
+    config.host_keys = vec![Arc::new(TestKey(key))];
+    config.auth = auth;
+    Connection::server(config.into(), provider(seed), Instant::ZERO)
+}
+
 impl<A: ServerApp> ServerEnd<A> {
     /// A server with a host key of its own that lets everybody in.
     pub fn new(config: ServerConfig, seed: u64, app: A) -> Self {
@@ -134,11 +142,8 @@ impl<A: ServerApp> ServerEnd<A> {
         server
     }
 
-    fn with_auth(mut config: ServerConfig, auth: ServerAuth, seed: u64, app: A) -> Self {
-        let key = PrivateKey::from_ed25519_seed(&[7; 32]).unwrap();
-        config.host_keys = vec![Arc::new(TestKey(key))];
-        config.auth = auth;
-        let conn = Connection::server(config.into(), provider(seed), Instant::ZERO);
+    fn with_auth(config: ServerConfig, auth: ServerAuth, seed: u64, app: A) -> Self {
+        let conn = server_conn(config, auth, seed);
         Self {
             session: ServerSession::new(conn, 16),
             app,

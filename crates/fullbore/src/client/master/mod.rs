@@ -13,6 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fullbore_base::Instant;
 use fullbore_ssh::config::HostKey;
 use tokio::sync::Notify;
 
@@ -44,6 +45,8 @@ struct Shared {
     /// An SFTP session that nobody uses yet.
     spare: RefCell<Option<PlainChannel>>,
     clients_count: Cell<usize>,
+    /// When a command last used the connection.
+    used_at: Cell<Instant>,
     on_left: Notify,
 }
 
@@ -56,6 +59,7 @@ impl Master {
         let listener = LocalListener::bind(&sharing.socket)?;
         let key = host_key::make(&mut SystemRandom::new()).map_err(io::Error::other)?;
         let shared = Shared {
+            used_at: Cell::new(connection.now()),
             connection,
             key: Arc::new(SocketKey(key)),
             spare: RefCell::default(),
@@ -93,14 +97,18 @@ impl Master {
         let _ = tokio::time::timeout(GOODBYE_MAX, last_words).await;
     }
 
-    /// Ready when there were no clients for so long.
+    /// Ready when no command has used the connection for so long, counted from its end: whoever only looks
+    /// whether there is one, or could not be served, does not prolong it.
     fn patience(&self) -> impl Future<Output = ()> + use<> {
-        let is_idle = self.shared.clients_count.get() == 0;
+        let shared = &self.shared;
+        let (is_idle, used_at) = (shared.clients_count.get() == 0, shared.used_at.get());
+        let now = shared.connection.now();
         let persist = self.persist;
         async move {
             match persist {
                 Persist::Seconds(seconds) if is_idle => {
-                    tokio::time::sleep(Duration::from_secs(seconds)).await;
+                    let until = used_at + Duration::from_secs(seconds);
+                    tokio::time::sleep(until.saturating_duration_since(now)).await;
                 }
                 Persist::Seconds(_) | Persist::Forever => pending().await,
             }
@@ -126,6 +134,9 @@ impl Shared {
             pump.poll(cx, &mut relay)
         })
         .await;
+        if relay.is_used() {
+            self.used_at.set(self.connection.now());
+        }
         drop(relay);
         self.clients_count.set(self.clients_count.get() - 1);
         self.refill();

@@ -8,12 +8,14 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use fullbore_base::{Instant, Outlet as _, TxBuf, scatter};
 use fullbore_ssh::auth::{AuthAnswer, ServerAuth};
 use fullbore_ssh::channel::ChannelRequest;
 use fullbore_ssh::config::{HostKey, ServerConfig, TransportConfig};
 use fullbore_ssh::key::{Algorithm, PrivateKey};
+use fullbore_ssh::msg::DisconnectReason;
 use fullbore_ssh::provider::AwsLc;
 use fullbore_ssh::{ChannelId, Connection as Ssh, Event};
 
@@ -31,8 +33,16 @@ const BLOCK_BYTES: usize = 512 * 1024;
 /// Room for what goes to the client.
 const TRANSMIT_BYTES: usize = 1024 * 1024;
 
+/// A client without a channel for so long gives its place up. Ours: one that does anything opens the first
+/// at once.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+
 /// A client, as its task drives it.
 pub(super) struct Relay {
+    /// Since when it has had no channel, if it has none.
+    idle_since: Option<Instant>,
+    /// Something was carried for it.
+    is_used: bool,
     conn: Ssh,
     tx: TxBuf,
     shared: Rc<Shared>,
@@ -89,6 +99,8 @@ impl Relay {
         let provider = Box::new(AwsLc::new(Box::new(SystemRandom::new())));
         let now = connection.core.clock.now();
         Self {
+            idle_since: Some(now),
+            is_used: false,
             conn: Ssh::server(Arc::new(config), provider, now),
             tx: TxBuf::new(TRANSMIT_BYTES),
             shared,
@@ -100,6 +112,25 @@ impl Relay {
 
     pub(super) fn set_waker(&mut self, waker: &Waker) {
         self.waker.clone_from(waker);
+    }
+
+    /// Whether it was a command that used the connection, and no look at whether there is one.
+    pub(super) const fn is_used(&self) -> bool {
+        self.is_used
+    }
+
+    fn idle_until(&self) -> Option<Instant> {
+        Some(self.idle_since? + IDLE_MAX)
+    }
+
+    /// Notes whether it has channels.
+    fn note_use(&mut self, now: Instant) {
+        if self.channels.is_empty() {
+            self.idle_since.get_or_insert(now);
+        } else {
+            self.idle_since = None;
+            self.is_used = true;
+        }
     }
 
     fn on_event(&mut self, now: Instant, event: Event) {
@@ -319,10 +350,15 @@ impl Driven for Relay {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.conn.handle_timeout(now);
+        if self.idle_until().is_some_and(|at| at <= now) {
+            let reason = DisconnectReason::ByApplication;
+            self.conn.disconnect(now, reason, "nothing was asked for");
+        }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.conn.poll_timeout()
+        let timeouts = self.conn.poll_timeout().into_iter();
+        timeouts.chain(self.idle_until()).min()
     }
 
     fn turn(&mut self, now: Instant) -> bool {
@@ -334,6 +370,7 @@ impl Driven for Relay {
         for ch in channels {
             has_moved |= self.carry(now, ch);
         }
+        self.note_use(now);
         has_moved | self.flush(now)
     }
 
