@@ -57,13 +57,16 @@ impl Flow {
         self.lingers_until().is_some_and(|at| at <= now)
     }
 
-    /// As the connection, for whom nobody may be left.
-    pub(super) fn handle_segment(&mut self, now: Instant, segment: &Segment<'_>, is_marked: bool) {
+    /// Takes a segment. False when it brings data that nobody will ever read (RFC 1122 4.2.2.13: the
+    /// peer should know).
+    pub(super) fn handle_segment(
+        &mut self,
+        now: Instant,
+        segment: &Segment<'_>,
+        is_marked: bool,
+    ) -> bool {
         self.connection.handle_segment(now, segment, is_marked);
-        // RFC 1122 4.2.2.13: nobody will ever read it, and the peer should know.
-        if self.orphan_until.is_some() && self.connection.readable_bytes() > 0 {
-            self.connection.abort();
-        }
+        self.orphan_until.is_none() || self.connection.readable_bytes() == 0
     }
 }
 

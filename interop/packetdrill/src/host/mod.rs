@@ -35,6 +35,8 @@ type Port = (u16, bool);
 struct Door {
     listener: Listener,
     queue: VecDeque<FlowId>,
+    /// Connections that were ever in the queue.
+    callers: u64,
     queue_max: usize,
     tos: u8,
 }
@@ -182,9 +184,7 @@ impl Host {
     fn handle_segment(&mut self, tuple: &Tuple, segment: &Segment<'_>, is_marked: bool) {
         if let Some(&id) = self.by_tuple.get(tuple) {
             if !self.reopens(id, segment) {
-                self.with(id, |now, flow| {
-                    flow.handle_segment(now, segment, is_marked);
-                });
+                self.deliver(id, tuple, segment, is_marked);
                 return;
             }
             // Whoever still holds the old connection finds it closed.
@@ -203,6 +203,20 @@ impl Host {
             }
         }
         self.knock(tuple, segment, is_marked);
+    }
+
+    fn deliver(&mut self, id: FlowId, tuple: &Tuple, segment: &Segment<'_>, is_marked: bool) {
+        let now = self.now;
+        let flow = self.flows.get_mut(&id).expect("it has a tuple");
+        if flow.handle_segment(now, segment, is_marked) {
+            self.transmit(id);
+            return;
+        }
+        // As if the connection had never been: what Linux does.
+        let _ = self.forget(id);
+        if let Some(header) = Connection::refuse(segment) {
+            self.send_header(tuple, 0, &header);
+        }
     }
 
     /// Whether `segment` is a SYN that may take the place of a connection in TIME-WAIT.
@@ -233,11 +247,9 @@ impl Host {
             Heard::Reply(header) => self.send_header(tuple, tos, &header),
             Heard::Accepted(connection) => {
                 let id = self.insert(Flow::new(*connection, *tuple, tos));
-                self.doors
-                    .get_mut(&port)
-                    .expect("it heard this")
-                    .queue
-                    .push_back(id);
+                let door = self.doors.get_mut(&port).expect("it heard this");
+                door.queue.push_back(id);
+                door.callers += 1;
                 self.transmit(id);
             }
         }
@@ -290,6 +302,7 @@ impl Host {
             let door = Door {
                 listener: Listener::new(config, &mut randomness),
                 queue: VecDeque::new(),
+                callers: 0,
                 queue_max,
                 tos,
             };
@@ -322,6 +335,15 @@ impl Host {
             .into_iter()
             .filter_map(|is_v4| self.doors.get(&(port, is_v4)))
             .any(|door| !door.queue.is_empty())
+    }
+
+    /// How many connections ever waited at `port`.
+    pub fn callers_ever(&self, port: u16) -> u64 {
+        [true, false]
+            .into_iter()
+            .filter_map(|is_v4| self.doors.get(&(port, is_v4)))
+            .map(|door| door.callers)
+            .sum()
     }
 
     fn send_header(&mut self, tuple: &Tuple, tos: u8, header: &Header) {

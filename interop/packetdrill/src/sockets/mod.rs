@@ -69,6 +69,8 @@ struct Socket {
     is_write_shut: bool,
     /// The connection's error was told.
     is_error_told: bool,
+    /// Writes that found no room for all.
+    refused_writes: u64,
     /// Bytes that are held back until a segment is full.
     tail: Vec<u8>,
 }
@@ -295,6 +297,7 @@ impl Socket {
             is_read_shut: false,
             is_write_shut: false,
             is_error_told: false,
+            refused_writes: 0,
             tail: Vec::new(),
         }
     }

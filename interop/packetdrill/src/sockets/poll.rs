@@ -1,4 +1,7 @@
-//! Which descriptors are ready: `poll` and `epoll`, level-triggered.
+//! Which descriptors are ready: `poll` and `epoll`.
+//!
+//! An edge is a change since the last time that it was told: more bytes arrived, the stream ended or broke,
+//! or a write found no room since then and would find some now.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +24,24 @@ pub struct Watch {
     pub word: u64,
 }
 
+/// What a socket had come to when an edge was told: how often it changed, for each direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Edges {
+    reads: u64,
+    writes: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Watched {
+    watch: Watch,
+    /// None until something was told.
+    told: Option<Edges>,
+}
+
 /// An epoll descriptor.
 #[derive(Debug, Default)]
 pub struct Epoll {
-    watched: BTreeMap<Fd, Watch>,
+    watched: BTreeMap<Fd, Watched>,
 }
 
 impl Epoll {
@@ -120,7 +137,7 @@ impl Sockets {
     /// `EPOLL_CTL_ADD`, `_MOD` and `_DEL`.
     ///
     /// # Errors
-    /// `EEXIST`, `ENOENT`, `EINVAL`, `EBADF`; `EINVAL` for edges, which we do not watch.
+    /// `EEXIST`, `ENOENT`, `EINVAL`, `EBADF`.
     pub fn epoll_control(
         &mut self,
         epoll: Fd,
@@ -128,22 +145,18 @@ impl Sockets {
         fd: Fd,
         watch: Watch,
     ) -> Outcome<()> {
-        const EDGES: u32 = libc::EPOLLET.cast_unsigned();
         let _ = self.get(fd)?;
         let watched = match self.table.get_mut(&epoll) {
             Some(Entry::Epoll(epoll)) => &mut epoll.watched,
             Some(Entry::Socket(_)) => return fail(libc::EINVAL),
             None => return fail(libc::EBADF),
         };
-        if watch.events & EDGES != 0 && operation != libc::EPOLL_CTL_DEL {
-            return fail(libc::EINVAL);
-        }
         let is_there = watched.contains_key(&fd);
         match operation {
             libc::EPOLL_CTL_ADD if is_there => return fail(libc::EEXIST),
             libc::EPOLL_CTL_MOD | libc::EPOLL_CTL_DEL if !is_there => return fail(libc::ENOENT),
             libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD => {
-                watched.insert(fd, watch);
+                watched.insert(fd, Watched { watch, told: None });
             }
             libc::EPOLL_CTL_DEL => {
                 watched.remove(&fd);
@@ -151,6 +164,53 @@ impl Sockets {
             _ => return fail(libc::EINVAL),
         }
         Ok(())
+    }
+
+    /// What of a watched descriptor is to be told now.
+    fn due(&self, fd: Fd, watched: &Watched) -> Option<u32> {
+        const EDGES: u32 = libc::EPOLLET.cast_unsigned();
+        const READS: i16 = libc::POLLIN | libc::POLLRDNORM | libc::POLLRDHUP;
+        const WRITES: i16 = libc::POLLOUT | libc::POLLWRNORM;
+        let wanted = watched.watch.events & EPOLL_EVENTS;
+        // One that was told once watches nothing, not even errors.
+        if wanted == 0 {
+            return None;
+        }
+        let wanted = u16::try_from(wanted).expect("it is masked");
+        let events = i16::from_ne_bytes(wanted.to_ne_bytes());
+        let holds = self.answer(Interest { fd, events });
+        let mut news = holds;
+        if let Some(told) = watched.told.filter(|_| watched.watch.events & EDGES != 0) {
+            let edges = self.edges(fd);
+            if edges.reads == told.reads {
+                news &= !(READS | ALWAYS);
+            }
+            if edges.writes == told.writes {
+                news &= !WRITES;
+            }
+        }
+        // An edge of one direction tells of both.
+        (news != 0).then(|| u32::from(holds.cast_unsigned()))
+    }
+
+    fn edges(&self, fd: Fd) -> Edges {
+        let Ok(socket) = self.get(fd) else {
+            return Edges::default();
+        };
+        let reads = match socket.role {
+            Role::Fresh => 0,
+            Role::Listening(port) => self.host.callers_ever(port),
+            Role::Connected(id) => {
+                let connection = &self.host.flow(id).connection;
+                let state = connection.state();
+                let ends = u64::from(!state.takes_data()) + u64::from(state == State::Closed);
+                connection.stats().bytes_received + ends
+            }
+        };
+        Edges {
+            reads,
+            writes: socket.refused_writes,
+        }
     }
 
     /// What holds of the watched, at most `limit` of them. Blocks as [`Sockets::poll`].
@@ -170,30 +230,22 @@ impl Sockets {
             None => return fail(libc::EBADF),
         };
         let mut ready = Vec::new();
-        let mut done = Vec::new();
-        for (fd, watch) in watched {
-            let events = i16::from_ne_bytes(
-                u16::try_from(watch.events & EPOLL_EVENTS)
-                    .expect("it is masked")
-                    .to_ne_bytes(),
-            );
-            let holds = self.answer(Interest { fd, events });
-            // One that was told once watches nothing, not even errors.
-            let is_asleep = watch.events & EPOLL_EVENTS == 0;
-            if holds == 0 || is_asleep || ready.len() == limit {
+        for (fd, watched) in watched {
+            let Some(events) = self.due(fd, &watched).filter(|_| ready.len() < limit) else {
                 continue;
-            }
+            };
             ready.push(Watch {
-                events: u32::from(holds.cast_unsigned()),
-                ..watch
+                events,
+                ..watched.watch
             });
-            if watch.events & ONCE != 0 {
-                done.push(fd);
-            }
-        }
-        if let Some(Entry::Epoll(epoll)) = self.table.get_mut(&epoll) {
-            for fd in done {
-                epoll.watched.entry(fd).and_modify(|watch| watch.events = 0);
+            let told = Some(self.edges(fd));
+            if let Some(Entry::Epoll(epoll)) = self.table.get_mut(&epoll)
+                && let Some(watched) = epoll.watched.get_mut(&fd)
+            {
+                watched.told = told;
+                if watched.watch.events & ONCE != 0 {
+                    watched.watch.events = 0;
+                }
             }
         }
         if ready.is_empty() && until.is_none_or(|at| at > self.host.now()) {

@@ -145,6 +145,7 @@ impl Sockets {
                 return Ok(*done);
             }
         }
+        self.get_mut(fd)?.refused_writes += 1;
         match self.block(fd, wanted.is_nonblocking) {
             Err(super::Stop::Errno(_)) if *done > 0 => Ok(*done),
             blocked => blocked,
