@@ -66,6 +66,8 @@ fn challenges_are_limited() {
         answers += script.drain().len();
     }
     assert_eq!(answers, CHALLENGES_MAX as usize);
+    let told = script.connection.stats().challenges;
+    assert_eq!(told, u64::from(CHALLENGES_MAX));
     script.wait(5000);
     script.gets("R 2:2");
     script.sends(". 1:1 ack 1");

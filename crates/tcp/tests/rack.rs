@@ -56,3 +56,22 @@ fn the_window_is_never_wider_than_the_smoothed_round_trip() {
     }
     assert!(widest >= 90, "{widest}: it grows up to there");
 }
+
+/// What arrived twice though it was sent once is the network's doing: it widens nothing.
+#[test]
+fn duplicates_of_what_was_sent_once_are_no_evidence() {
+    let mut script = Script::established(config());
+    script.write(1000);
+    let _ = script.drain();
+    script.wait(100);
+    script.gets(". 1:1 ack 1001");
+    for _ in 0..5 {
+        script.gets(". 1:1 ack 1001 sack 1:1001");
+    }
+    let recovery = script.connection.info().recovery;
+    assert_eq!(
+        (recovery.dsack_blocks, recovery.spurious_retransmissions),
+        (5, 0)
+    );
+    assert_eq!(late(&mut script, false), 25);
+}

@@ -357,4 +357,38 @@ mod tests {
         idle.on_acked(&acked(&sample, 60_001, MSS));
         assert!(idle.cwnd.abs_diff(busy.cwnd) < 2 * MSS);
     }
+
+    /// RFC 9438 4.7: as for a loss, but from one segment on; and once for one flight.
+    #[test]
+    fn a_timeout_leaves_what_is_in_flight_and_a_segment_and_reduces_once() {
+        let mut cubic = Cubic::new(1000);
+        cubic.cwnd = 100 * MSS;
+        cubic.on_timeout(100 * MSS, 3 * MSS, true);
+        assert_eq!((cubic.cwnd / MSS, cubic.ssthresh / MSS), (4, 70));
+        cubic.on_timeout(100 * MSS, 0, false);
+        assert_eq!((cubic.cwnd / MSS, cubic.ssthresh / MSS), (1, 70));
+    }
+
+    /// RFC 9438 4.6: no reduction goes under two segments.
+    #[test]
+    fn two_segments_are_always_left() {
+        let mut cubic = Cubic::new(1000);
+        for _ in 0..20 {
+            cubic.on_congestion(Instant::ZERO, cubic.cwnd, Cause::Loss);
+        }
+        assert_eq!((cubic.cwnd, cubic.ssthresh), (2 * MSS, 2 * MSS));
+    }
+
+    #[test]
+    fn a_window_that_is_not_used_does_not_grow() {
+        let sample = RateSample::default();
+        let mut cubic = Cubic::new(1000);
+        let before = cubic.cwnd;
+        let mut starved = acked(&sample, 100, 5 * MSS);
+        starved.is_cwnd_limited = false;
+        cubic.on_acked(&starved);
+        assert_eq!(cubic.cwnd, before);
+        cubic.on_acked(&acked(&sample, 200, 5 * MSS));
+        assert_eq!(cubic.cwnd, before + 5 * MSS);
+    }
 }
