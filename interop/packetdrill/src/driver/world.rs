@@ -20,6 +20,9 @@ use crate::sockets::{Fd, Outcome, Sockets, Stop};
 /// How long a call waits, in real time, for somebody else to move the clock before it does so itself:
 /// a program with one thread would wait for ever.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long, in real time, a packet is waited for that only a call of another thread could bring: it may
+/// just not have begun.
+const GRACE: Duration = Duration::from_secs(1);
 /// Deadlines that may pass without a packet while somebody waits for one. A connection gives up long
 /// before.
 const DEADLINES_MAX: usize = 100_000;
@@ -212,10 +215,21 @@ impl Shared {
             if let Some(packet) = guard.sockets.host_mut().pop_packet() {
                 return Some(packet);
             }
-            let at = guard.next_deadline()?;
-            guard = self.advance(guard, at);
+            guard = match guard.next_deadline() {
+                Some(at) => self.advance(guard, at),
+                None => self.await_other(guard)?,
+            };
         }
         None
+    }
+
+    /// Waits until another thread has changed something; `None` when none does.
+    fn await_other<'a>(&self, guard: Guard<'a>) -> Option<Guard<'a>> {
+        let changes = guard.changes;
+        let is_same = |world: &mut World| world.changes == changes;
+        let waited = self.changed.wait_timeout_while(guard, GRACE, is_same);
+        let (guard, result) = waited.unwrap_or_else(PoisonError::into_inner);
+        (!result.timed_out()).then_some(guard)
     }
 }
 
@@ -300,6 +314,25 @@ mod tests {
         let never = shared.call(|_| Err::<(), _>(Stop::Wait(None)));
         assert_eq!(never, Err(libc::EDEADLK));
         assert_eq!(shared.receive_packet(), None);
+    }
+
+    #[test]
+    fn a_packet_of_a_call_that_has_not_begun_is_waited_for() {
+        let shared = shared();
+        let other = Arc::clone(&shared);
+        let receiver = std::thread::spawn(move || other.receive_packet());
+        let remote = std::net::SocketAddr::from(([192, 0, 2, 1], 80));
+        let mut opening = crate::sockets::Opening::default();
+        let begun = shared.call(|world| {
+            let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK;
+            world.sockets.socket(1, libc::AF_INET, kind, 0)?;
+            world.sockets.connect(1, remote, &mut opening)
+        });
+        assert_eq!(begun, Err(libc::EINPROGRESS));
+        let received = receiver.join().expect("it does not panic");
+        let (at, packet) = received.expect("a SYN");
+        assert_eq!(packet[20 + 13], 2);
+        assert!(at <= shared.clock());
     }
 
     #[test]
