@@ -33,15 +33,12 @@ impl Scoreboard {
         let (piece, more) = self.begin_cut(&whole, mss);
         // The last piece keeps the name, and the others have those in front of it.
         let mut younger = self.records.name(0);
-        let kept = self.records.record_mut(younger);
-        kept.start += u64::from(more) * u64::from(piece);
-        kept.len = whole.len - more * piece;
+        let kept_start = whole.start + u64::from(more) * u64::from(piece);
+        self.records.cut_start(younger, kept_start);
         for index in (0..more).rev() {
             let id = self.records.push_front(Record {
                 start: whole.start + u64::from(index) * u64::from(piece),
                 len: piece,
-                older: None,
-                younger: None,
                 ..whole
             });
             self.enter_piece(id, Some(younger));
@@ -60,12 +57,10 @@ impl Scoreboard {
         for index in 1..=more {
             let start = whole.start + u64::from(index) * u64::from(piece);
             let rest = u32::try_from(whole.end() - start).expect("inside the record");
-            let younger = self.records.record(older).younger;
+            let younger = self.records.younger(older);
             let id = self.records.push(Record {
                 start,
                 len: rest.min(piece),
-                older: None,
-                younger: None,
                 ..whole
             });
             self.enter_piece(id, younger);
@@ -100,9 +95,9 @@ impl Scoreboard {
     fn enter_piece(&mut self, id: Id, younger: Option<Id>) {
         match self.records.record(id).state {
             State::InFlight => self.records.link_before(id, younger),
-            State::Lost => self.lost_ids.insert(id.0),
+            State::Lost => self.lost_ids.insert(id.get()),
             State::Sacked => return,
         }
-        self.not_sacked.insert(id.0);
+        self.not_sacked.insert(id.get());
     }
 }

@@ -42,7 +42,7 @@ impl Scoreboard {
             let id = self.records.name(index);
             if self.records.at(index).state == State::Sacked {
                 self.sacked.remove(u64::from(self.records.at(index).len));
-                self.not_sacked.insert(id.0);
+                self.not_sacked.insert(id.get());
                 self.put_into_lost(id);
             }
         }
@@ -78,7 +78,7 @@ impl Scoreboard {
         let record = self.records.record_mut(id);
         record.state = State::Lost;
         let bytes = u64::from(record.len);
-        self.lost_ids.insert(id.0);
+        self.lost_ids.insert(id.get());
         self.lost.add(bytes);
     }
 }

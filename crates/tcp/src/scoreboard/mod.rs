@@ -222,7 +222,7 @@ impl Scoreboard {
     /// The lost record lowest in the stream: what to retransmit next. O(log n).
     #[must_use]
     pub fn next_lost(&self) -> Option<Id> {
-        self.lost_ids.next_in(self.records.names()).map(Id)
+        self.lost_ids.next_in(self.records.names()).map(Id::new)
     }
 
     /// Records that the next `len` positions of the stream were sent. O(1) amortised.
@@ -246,12 +246,10 @@ impl Scoreboard {
             order: self.next_order,
             sent_at: now,
             snapshot,
-            older: None,
-            younger: None,
         });
         self.next_order += 1;
         self.snd_nxt += u64::from(len);
-        self.not_sacked.insert(id.0);
+        self.not_sacked.insert(id.get());
         self.records.link(id);
         self.pipe.add(u64::from(len));
     }
@@ -322,22 +320,22 @@ impl Scoreboard {
         let mut stop = None;
         while let Some(name) = self.not_sacked.next_in(from..names.end) {
             self.examined += 1;
-            if self.records.record(Id(name)).end() > ack {
+            if self.records.record(Id::new(name)).end() > ack {
                 stop = Some(name);
                 break;
             }
-            newly += self.deliver(Id(name), applied, on_delivered);
+            newly += self.deliver(Id::new(name), applied, on_delivered);
             from = name + 1;
         }
         let end = match stop {
-            Some(name) if self.records.record(Id(name)).start <= ack => name,
+            Some(name) if self.records.record(Id::new(name)).start <= ack => name,
             None if ack == self.snd_nxt => names.end,
             // It stops inside what was SACKed.
             Some(_) | None => self.find_inside(ack),
         };
         let released = u32::try_from(end - names.start).expect("records are bounded");
         applied.acked_bytes = ack - self.snd_una;
-        let trimmed = self.trim(Id(end), names.end, ack, applied);
+        let trimmed = self.trim(Id::new(end), names.end, ack, applied);
         let sacked_bytes = applied.acked_bytes - newly - trimmed;
         let sacked_count = released - applied.delivered_count;
         self.sacked.bytes -= sacked_bytes;
@@ -354,18 +352,19 @@ impl Scoreboard {
     fn find_inside(&mut self, position: u64) -> u64 {
         let (index, examined) = self.records.lower_bound(position + 1);
         self.examined += examined;
-        self.records.name(index - 1).0
+        self.records.name(index - 1).get()
     }
 
     /// Cuts what lies below `ack` off the record `id`; returns how many bytes were not SACKed.
     fn trim(&mut self, id: Id, end: u64, ack: u64, applied: &mut Applied) -> u64 {
-        if id.0 == end {
+        if id.get() == end {
             return 0;
         }
-        let record = self.records.record_mut(id);
-        let cut = ack.saturating_sub(record.start);
-        record.start += cut;
-        record.len -= u32::try_from(cut).expect("less than the record");
+        let cut = ack.saturating_sub(self.records.record(id).start);
+        if cut > 0 {
+            self.records.cut_start(id, ack);
+        }
+        let record = self.records.record(id);
         let (state, is_again) = (record.state, record.is_retransmitted());
         match state {
             State::Sacked => return 0,
@@ -396,16 +395,16 @@ impl Scoreboard {
         // or behind its end, unless that ends with the block.
         let (mut end, examined) = self.records.lower_bound(range.end);
         self.examined += examined;
-        if end > 0 && self.records.at(end - 1).end() > range.end {
+        if end > 0 && self.records.end_at(end - 1) > range.end {
             end -= 1;
         }
         if first >= end {
             return;
         }
-        let (mut from, end) = (self.records.name(first).0, self.records.name(end).0);
+        let (mut from, end) = (self.records.name(first).get(), self.records.name(end).get());
         while let Some(name) = self.not_sacked.next_in(from..end) {
             self.examined += 1;
-            let bytes = self.deliver(Id(name), applied, on_delivered);
+            let bytes = self.deliver(Id::new(name), applied, on_delivered);
             self.sacked.add(bytes);
             applied.sacked_count += 1;
             from = name + 1;
@@ -430,7 +429,7 @@ impl Scoreboard {
             }
             State::Sacked => unreachable!("it was found among those not SACKed"),
         }
-        self.not_sacked.remove(id.0);
+        self.not_sacked.remove(id.get());
         self.records.record_mut(id).state = State::Sacked;
         applied.delivered_bytes += bytes;
         applied.delivered_count += 1;
@@ -448,7 +447,7 @@ impl Scoreboard {
     }
 
     fn take_out_of_lost(&mut self, id: Id) {
-        self.lost_ids.remove(id.0);
+        self.lost_ids.remove(id.get());
         self.lost.remove(u64::from(self.records.record(id).len));
     }
 }

@@ -1,11 +1,24 @@
 //! What the sender remembers of a segment that is not yet cumulatively acknowledged.
 
+use core::num::NonZeroU64;
 use core::ops::Range;
 use fullbore_base::Instant;
 
 /// Names a record while it is held. Records have consecutive names in the order of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Id(pub(super) u64);
+pub struct Id(NonZeroU64);
+
+impl Id {
+    /// # Panics
+    /// When it is zero: [`super::records`] names nothing so.
+    pub(super) const fn new(name: u64) -> Self {
+        Self(NonZeroU64::new(name).expect("names start far above zero"))
+    }
+
+    pub(super) const fn get(self) -> u64 {
+        self.0.get()
+    }
+}
 
 /// Where a segment is, as far as its sender knows:
 ///
@@ -56,9 +69,6 @@ pub struct Record {
     pub(super) order: u64,
     pub(super) sent_at: Instant,
     pub(super) snapshot: Snapshot,
-    /// Neighbours among the records in flight, in the order of transmission.
-    pub(super) older: Option<Id>,
-    pub(super) younger: Option<Id>,
 }
 
 impl Record {
