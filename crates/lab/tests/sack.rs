@@ -23,6 +23,7 @@ fn options(seed: u64) -> Options {
         hold_percent: 100,
         is_kept_open: true,
         seed,
+        target: None,
     }
 }
 

@@ -8,7 +8,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use fullbore_lab::backlog::{self, Server};
-use fullbore_lab::driver::{machine, sack_kernel};
+use fullbore_lab::driver::{machine, sack_kernel, sack_target};
 use fullbore_lab::report::{self, Section};
 use fullbore_lab::{handbrake, sack, window};
 
@@ -92,7 +92,11 @@ fn section(scenario: Scenario, values: &ScenarioValues) -> io::Result<(Section, 
 
 fn sack(options: &sack::Options, tell: &mut dyn FnMut(&str)) -> sack::Found {
     let cpu_clock = fullbore::driver::thread_clock::exact;
-    sack::run(options, &cpu_clock, &mut sack_kernel::run, tell)
+    let mut outside = |options: &sack::Options, _, mode, window, rtt| match &options.target {
+        Some(target) => sack_target::run(options, target, mode, window, rtt),
+        None => sack_kernel::run(options, mode, window, rtt),
+    };
+    sack::run(options, &cpu_clock, &mut outside, tell)
 }
 
 /// A folder of this run's own, gone at its end.

@@ -8,6 +8,7 @@ mod netns;
 mod process;
 mod run;
 pub mod sack_kernel;
+pub mod sack_target;
 mod sack_tun;
 pub mod sftp_peer;
 mod signals;

@@ -22,7 +22,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::is_for_later;
 use crate::sack::path::Stretch;
-use crate::sack::receiver::{Receiver, State};
+use crate::sack::receiver::{REQUEST_BYTES_MAX, Receiver, State};
 
 /// Bytes of an IPv4 header without options.
 const IP_LEN: usize = IPV4_BYTES as usize;
@@ -67,7 +67,7 @@ pub(super) struct Measured {
     pub(super) acks: u64,
     /// The whole run, the time before the attack included.
     pub(super) stretches: Vec<Stretch>,
-    /// It ended before the bytes had come, or never began.
+    /// It ended before the bytes had come, or the attack never began.
     pub(super) is_given_up: bool,
 }
 
@@ -241,7 +241,7 @@ impl<'a> Loop<'a> {
 }
 
 /// Room for a header and a request.
-const ANSWER_BYTES_MAX: usize = 1400;
+const ANSWER_BYTES_MAX: usize = 60 + REQUEST_BYTES_MAX;
 
 /// The segments of a packet between the ends, as the sender's hardware would have cut it.
 fn segments(packet: &[u8], ends: &Ends) -> Vec<(Header, usize)> {

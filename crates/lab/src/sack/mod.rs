@@ -13,7 +13,7 @@ pub mod receiver;
 mod report;
 pub mod sender;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use fullbore_base::{Instant, Rate};
@@ -39,9 +39,20 @@ pub enum Who {
     Ours,
     /// The running kernel's.
     Kernel,
+    /// A server's that was named.
+    Target,
 }
 
-/// All of them, the oldest first.
+/// A TCP server to point the receiver at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Where it listens.
+    pub address: SocketAddrV4,
+    /// What makes it send.
+    pub request: Vec<u8>,
+}
+
+/// Those that need no server, the oldest first.
 pub const SENDERS: [Who; 4] = [Who::List, Who::Cached, Who::Ours, Who::Kernel];
 
 impl Who {
@@ -53,6 +64,7 @@ impl Who {
             Self::Cached => "cached",
             Self::Ours => "ours",
             Self::Kernel => "kernel",
+            Self::Target => "target",
         }
     }
 
@@ -90,6 +102,8 @@ pub struct Options {
     pub is_kept_open: bool,
     /// What is random.
     pub seed: u64,
+    /// The server that [`Who::Target`] stands for.
+    pub target: Option<Target>,
 }
 
 /// One run.
@@ -137,15 +151,16 @@ pub struct Found {
     pub failures: Vec<String>,
 }
 
-/// A sender that this program does not drive by itself.
-pub type Outside<'a> = &'a mut dyn FnMut(&Options, Mode, u64, Duration) -> Result<Outcome, String>;
+/// A run against a sender that this program does not drive by itself: the kernel's, or a server's.
+pub type Outside<'a> =
+    &'a mut dyn FnMut(&Options, Who, Mode, u64, Duration) -> Result<Outcome, String>;
 
-/// Runs everything. `cpu_clock` is the processor time of the calling thread, `kernel` a run of the kernel's
-/// sender; `tell` hears of each step.
+/// Runs everything. `cpu_clock` is the processor time of the calling thread, `outside` a run against a
+/// sender of others; `tell` hears of each step.
 pub fn run(
     options: &Options,
     cpu_clock: &dyn Fn() -> Duration,
-    kernel: Outside<'_>,
+    outside: Outside<'_>,
     tell: &mut dyn FnMut(&str),
 ) -> Found {
     let mut found = Found::default();
@@ -164,7 +179,7 @@ pub fn run(
                     rtt.as_millis()
                 ));
                 let outcome = match who {
-                    Who::Kernel => kernel(options, mode, window, rtt),
+                    Who::Kernel | Who::Target => outside(options, who, mode, window, rtt),
                     Who::List | Who::Cached | Who::Ours => {
                         Ok(one(options, who, mode, window, rtt, cpu_clock))
                     }
@@ -236,7 +251,9 @@ pub fn one(
     let mut sender: Box<dyn Sender> = match who {
         Who::List => Box::new(ListSender::new(Search::Head, &settings, wire())),
         Who::Cached => Box::new(ListSender::new(Search::Cached, &settings, wire())),
-        Who::Ours | Who::Kernel => Box::new(OurSender::new(&settings, window, tuple, options.seed)),
+        Who::Ours | Who::Kernel | Who::Target => {
+            Box::new(OurSender::new(&settings, window, tuple, options.seed))
+        }
     };
     let mut receiver = Receiver::new(Instant::ZERO, config);
     let setting = Setting {

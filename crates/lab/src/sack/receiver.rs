@@ -34,6 +34,9 @@ const TRIES_MAX: u32 = 6;
 /// How long an acknowledgement waits for a second segment.
 const DELAYED_ACK: Duration = Duration::from_millis(40);
 
+/// The longest request: it goes in one segment.
+pub const REQUEST_BYTES_MAX: usize = 1300;
+
 /// Each so many releases, a reneging receiver throws away what it holds.
 const RENEGE_EACH: u64 = 4;
 
@@ -72,7 +75,7 @@ pub enum State {
     Growing,
     /// Each segment is answered as the mode says.
     Attacking,
-    /// The peer ended it, or never answered.
+    /// The peer ended it and everything is acknowledged, or it never answered.
     Over,
 }
 
@@ -426,6 +429,9 @@ impl Receiver {
             self.received.blocks += header.options.sack.as_slice().len() as u64;
         }
         self.replies.push_back((header, 0));
+        if self.is_fin_acked() {
+            self.state = State::Over;
+        }
     }
 
     /// The next deadline: the end of a hold, or the next try of what was not answered.

@@ -38,6 +38,13 @@ impl Found {
              with dupack: the same acknowledgements without SACK."
                 .to_owned(),
         ];
+        if self.rows.iter().any(|row| row.who == Who::Target) {
+            section.text.push(
+                "The target's CPU is what its kernel took for the acknowledgements, if it is on this machine, \
+                 without its program; \"sent again\" is what arrived twice."
+                    .to_owned(),
+            );
+        }
         section.text.extend(self.failures.iter().cloned());
         for (window, rtt) in self.settings() {
             let title = format!("Window of {} MiB, RTT {} ms", window >> 20, rtt.as_millis());
@@ -81,7 +88,7 @@ impl Found {
         let (outcome, counters) = (&row.outcome, &row.outcome.counters);
         // What the kernel does not tell.
         let known = |value: String| {
-            if row.who == Who::Kernel {
+            if matches!(row.who, Who::Kernel | Who::Target) {
                 "-".to_owned()
             } else {
                 value
@@ -100,8 +107,17 @@ impl Found {
             known(format!("{looks:.1}")),
             known(counters.sack_blocks.to_string()),
             counters.retransmissions.to_string(),
-            counters.timeouts.to_string(),
-            if outcome.is_given_up { "given up" } else { "" }.to_owned(),
+            if row.who == Who::Target {
+                "-".to_owned()
+            } else {
+                counters.timeouts.to_string()
+            },
+            if outcome.is_given_up {
+                "ended early"
+            } else {
+                ""
+            }
+            .to_owned(),
         ]
     }
 

@@ -1,12 +1,14 @@
 //! `fullbore lab sack`.
 
+use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use fullbore_lab::sack::Algorithm;
 use fullbore_lab::sack::mode::{MODES, Mode};
-use fullbore_lab::sack::{Options, SENDERS, Who};
+use fullbore_lab::sack::receiver::REQUEST_BYTES_MAX;
+use fullbore_lab::sack::{Options, SENDERS, Target, Who};
 use fullbore_lab::units;
 
 use super::scenarios::seed;
@@ -16,10 +18,18 @@ Senders: list (Linux 2.6.22), cached (2.6.25), ours, and kernel: the running one
 which it takes root. Receivers: honest, no-sack, dupack (the floor of those that follow), dsack-storm, find-first,
 cover-all, random, rack, renege, split, garbage. Each run has a window, a round trip and a seed.
 
+With --target the receiver connects to a server instead, from 10.78.0.2 behind the device fullbore-sack0, on which the
+kernel is 10.78.0.1. A server of this machine is reached at any address that it listens on, 127.0.0.1 too. For one of
+another machine, forward and translate first, as root:
+  sysctl net.ipv4.ip_forward=1
+  iptables -t nat -A POSTROUTING -s 10.78.0.2 -j MASQUERADE
+Point it at your own servers only: it makes them work. The stream has to be long enough for windows to grow.
+
 Examples:
   fullbore lab sack
   fullbore lab sack --senders ours,kernel --windows 32m,128m --receivers honest,dupack,rack
-  fullbore lab sack --senders ours --windows 4m,256m --plain --congestion cubic";
+  fullbore lab sack --senders ours --windows 4m,256m --plain --congestion cubic
+  fullbore lab sack --target 127.0.0.1:80 --request 'GET /big HTTP/1.0\\r\\n\\r\\n' --receivers honest,rack";
 
 /// What a quick run takes.
 const QUICK_WINDOW: u64 = 2 << 20;
@@ -68,6 +78,17 @@ pub(super) fn command() -> Command {
                 .long("quick")
                 .action(ArgAction::SetTrue)
                 .help("Small windows, for a moment: shows that it works"),
+            Arg::new("target")
+                .long("target")
+                .value_name("ADDR:PORT")
+                .value_parser(value_parser!(SocketAddrV4))
+                .conflicts_with("senders")
+                .help("A TCP server that sends, instead of the senders"),
+            Arg::new("request")
+                .long("request")
+                .value_name("TEXT")
+                .requires("target")
+                .help("What makes it send; \\r and \\n are understood"),
             Arg::new("json")
                 .long("json")
                 .value_name("FILE")
@@ -99,10 +120,13 @@ pub(super) fn options(matches: &ArgMatches, seed: u64) -> Result<Options, String
             .map(|text| window(text))
             .collect::<Result<_, _>>()?
     };
+    let target = target(matches)?;
     let rtts = words("rtts", "100ms");
     let congestion = matches.try_get_one::<String>("congestion").ok().flatten();
     Ok(Options {
-        senders: if senders == ["all"] {
+        senders: if target.is_some() {
+            vec![Who::Target]
+        } else if senders == ["all"] {
             SENDERS.to_vec()
         } else {
             senders
@@ -137,7 +161,22 @@ pub(super) fn options(matches: &ArgMatches, seed: u64) -> Result<Options, String
             .unwrap_or(100),
         is_kept_open: !flag("plain"),
         seed,
+        target,
     })
+}
+
+fn target(matches: &ArgMatches) -> Result<Option<Target>, String> {
+    let Some(&address) = matches.try_get_one::<SocketAddrV4>("target").ok().flatten() else {
+        return Ok(None);
+    };
+    let request = matches.get_one::<String>("request");
+    let request = request.map_or_else(Vec::new, |text| {
+        text.replace("\\r", "\r").replace("\\n", "\n").into_bytes()
+    });
+    if request.len() > REQUEST_BYTES_MAX {
+        return Err(format!("--request has at most {REQUEST_BYTES_MAX} bytes"));
+    }
+    Ok(Some(Target { address, request }))
 }
 
 fn window(text: &str) -> Result<u64, String> {
