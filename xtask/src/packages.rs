@@ -18,6 +18,9 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("curl", "curl"),
     ("sshfs", "sshfs"),
     ("expect", "expect"),
+    ("nc", "netcat-openbsd"),
+    ("iperf3", "iperf3"),
+    ("ip", "iproute2"),
     ("python3", "python3"),
 ];
 

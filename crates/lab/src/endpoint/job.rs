@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::task::{Context, Poll, ready};
 
@@ -20,6 +21,8 @@ pub enum Job {
     Echo,
     /// So many bytes go to the peer, and what it sends is counted.
     Send(u64),
+    /// A connection of the kernel's TCP to this address takes up what comes, and answers.
+    Forward(SocketAddr),
     /// Whoever asks by HTTP gets this file.
     Http(PathBuf),
 }
@@ -277,6 +280,7 @@ pub async fn run(job: &Job, is_hashed: bool, connection: &mut Connection) -> Don
             let result = run_echo(&mut echo, connection).await;
             echo.done(result)
         }
+        Job::Forward(to) => super::forward::run(*to, connection).await,
         Job::Http(path) => match answer(path, connection).await {
             Ok(source) => exchange(source, false, is_hashed, connection).await,
             Err(error) => Done {

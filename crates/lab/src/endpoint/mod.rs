@@ -1,8 +1,9 @@
 //! `fullbore lab tcp`: an endpoint of our own TCP on a TUN device, for people and for tests, against any
 //! TCP that the kernel reaches.
 //!
-//! `job` is what it does with a connection, `report` what it says of one.
+//! `job` is what it does with a connection, `forward` one of those, `report` what it says of one.
 
+mod forward;
 mod job;
 mod report;
 
@@ -159,8 +160,10 @@ pub fn run(options: &EndpointOptions, tell: &dyn Fn(&str)) -> Result<(), Endpoin
         let stack = options.stack_config();
         let (net, driver) = Net::new(stack, Box::new(wire), Clock::start());
         tokio::select! {
-            broken = driver => Err(failed("the TUN device")(broken)),
+            // Whoever listens does so before the first packet is read.
+            biased;
             done = serve(options, &net, &stack, tell) => done,
+            broken = driver => Err(failed("the TUN device")(broken)),
             _ = tokio::signal::ctrl_c() => Ok(()),
         }
     })

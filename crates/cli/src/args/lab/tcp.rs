@@ -7,8 +7,11 @@ use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 use fullbore_lab::endpoint::{EndpointOptions, Job, NETWORK_V4, NETWORK_V6, Role, algorithm};
 use fullbore_lab::units;
 
-/// No link that we know carries less: IPv6's (RFC 8200 section 5) is twice that.
+/// No link that we know carries less.
 const MTU_MIN: u16 = 576;
+
+/// RFC 8200 section 5: there is no IPv6 on links that carry less.
+const MTU_MIN_V6: u16 = 1280;
 
 const EXAMPLES: &str = "\
 The endpoint has its own addresses, 10.79.0.2 and fd79::2, on a TUN device where the kernel has 10.79.0.1 and
@@ -19,6 +22,7 @@ goes to the standard error. Needs root or CAP_NET_ADMIN.
 Examples:
   fullbore lab tcp --listen 7000                   # then: nc 10.79.0.2 7000
   fullbore lab tcp --listen 80 --http big.iso      # then: curl -O http://10.79.0.2/
+  fullbore lab tcp --listen 22 --forward 127.0.0.1:22   # then: fullbore cp big.iso 10.79.0.2:
   fullbore lab tcp --connect 10.79.0.1:5201 --congestion cubic < request
   fullbore lab tcp --listen 7000 --send 1g --hash --count 1";
 
@@ -93,6 +97,11 @@ pub(super) fn command() -> Command {
         .value_name("FILE")
         .value_parser(value_parser!(PathBuf))
         .help("Answer every request with this file");
+    let forward = Arg::new("forward")
+        .long("forward")
+        .value_name("ADDR:PORT")
+        .value_parser(value_parser!(SocketAddr))
+        .help("Join each connection with one of the kernel's TCP to there");
     Command::new("tcp")
         .about("Runs an endpoint of our own TCP on a TUN device, like nc")
         .long_about(
@@ -101,11 +110,11 @@ pub(super) fn command() -> Command {
         )
         .after_help(EXAMPLES)
         .disable_version_flag(true)
-        .args([listen, connect, echo, send, http])
+        .args([listen, connect, echo, send, http, forward])
         .args(flags)
         .args(switches)
         .group(ArgGroup::new("role").args(["listen", "connect"]).required(true))
-        .group(ArgGroup::new("job").args(["echo", "send", "http"]))
+        .group(ArgGroup::new("job").args(["echo", "send", "http", "forward"]))
 }
 
 /// Reads what was written.
@@ -121,21 +130,17 @@ pub(super) fn options(matches: &ArgMatches) -> Result<EndpointOptions, String> {
         (None, Some(&remote)) => Role::Connect(remote),
         (None, None) => return Err("--listen or --connect is missing".into()),
     };
-    let job = match (text("send"), matches.get_one::<PathBuf>("http")) {
-        (Some(bytes), _) => Job::Send(units::bytes(bytes)?),
-        (None, Some(path)) => Job::Http(path.clone()),
-        (None, None) if matches.get_flag("echo") => Job::Echo,
-        (None, None) => Job::Pipe,
-    };
+    let job = job(matches)?;
     let name = needed("congestion")?;
     let congestion =
         algorithm(name).ok_or_else(|| format!("--congestion {name}: bbr, cubic or reno"))?;
-    let (here, addresses) = network(text("here"), text("address"))?;
+    let mtu = mtu(needed("mtu")?)?;
+    let (here, addresses) = network(text("here"), text("address"), mtu)?;
     Ok(EndpointOptions {
         device: needed("device")?.to_owned(),
         here,
         addresses,
-        mtu: mtu(needed("mtu")?)?,
+        mtu,
         role,
         job,
         is_hashed: matches.get_flag("hash"),
@@ -148,14 +153,28 @@ pub(super) fn options(matches: &ArgMatches) -> Result<EndpointOptions, String> {
     })
 }
 
+fn job(matches: &ArgMatches) -> Result<Job, String> {
+    if let Some(bytes) = matches.get_one::<String>("send") {
+        return units::bytes(bytes).map(Job::Send);
+    }
+    let forward = matches.get_one("forward").copied().map(Job::Forward);
+    let http = matches.get_one("http").cloned().map(Job::Http);
+    let echo = matches.get_flag("echo").then_some(Job::Echo);
+    Ok(forward.or(http).or(echo).unwrap_or(Job::Pipe))
+}
+
 type Network = (Vec<(IpAddr, u8)>, Vec<IpAddr>);
 
-fn network(here: Option<&str>, address: Option<&str>) -> Result<Network, String> {
+fn network(here: Option<&str>, address: Option<&str>, mtu: u16) -> Result<Network, String> {
     match (here, address) {
         (None, None) => {
             let ((here4, ours4, len4), (here6, ours6, len6)) = (NETWORK_V4, NETWORK_V6);
-            let here = vec![(here4.into(), len4), (here6.into(), len6)];
-            Ok((here, vec![ours4.into(), ours6.into()]))
+            let mut network = (vec![(here4.into(), len4)], vec![ours4.into()]);
+            if mtu >= MTU_MIN_V6 {
+                network.0.push((here6.into(), len6));
+                network.1.push(ours6.into());
+            }
+            Ok(network)
         }
         (Some(here), Some(address)) => {
             let address: IpAddr = address.parse().map_err(|e| format!("--address: {e}"))?;

@@ -109,8 +109,11 @@ pub fn configure(name: &str, addresses: &[(IpAddr, u8)], mtu: u16) -> io::Result
 pub fn bring_up(name: &str) -> io::Result<()> {
     let control = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     let mut link = request(name);
-    let up = libc::IFF_UP | libc::IFF_RUNNING;
-    link.ifr_ifru.ifru_flags = libc::c_short::try_from(up).map_err(io::Error::other)?;
+    ioctl(&control, libc::SIOCGIFFLAGS, &mut link)?;
+    let up = libc::c_short::try_from(libc::IFF_UP).map_err(io::Error::other)?;
+    // SAFETY: the call above filled this member in. What else is set stays: without neighbours to ask
+    // (NOARP) an IPv6 address can be used at once.
+    unsafe { link.ifr_ifru.ifru_flags |= up };
     ioctl(&control, libc::SIOCSIFFLAGS, &mut link)
 }
 
