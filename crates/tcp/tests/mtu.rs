@@ -49,6 +49,25 @@ fn a_probe_that_is_lost_is_cut_and_costs_no_window() {
     assert!(info.snd_cwnd >= before, "{} of {before}", info.snd_cwnd);
 }
 
+/// What repeats it is acknowledged in its place, whatever showed the loss: that is no sign that it passed.
+#[test]
+fn a_probe_that_was_repeated_has_not_passed() {
+    let mut script = probing();
+    script.sends(". 1:1401");
+    let _ = script.drain();
+    script.wait(100);
+    script.gets(". 1:1 ack 1 sack 1401:2401");
+    let _ = script.drain();
+    // The reordering window is over, and not an acknowledgement.
+    script.sends_after(25, ". 1:701");
+    script.sends(". 701:1401");
+    let _ = script.drain();
+    script.wait(100);
+    script.gets(". 1:1 ack 5401");
+    assert_eq!(script.connection.info().snd_mss, 1000);
+    assert_eq!(script.connection.info().stats.mtu_probes, 1);
+}
+
 /// Even when its loss shows by a time-out alone.
 #[test]
 fn a_probe_never_leaves_a_second_time_as_it_was() {

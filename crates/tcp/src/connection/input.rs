@@ -3,7 +3,6 @@
 //! RFC 9293 section 3.10.7.4 in its order, RFC 5961 (what may end a connection), RFC 7323 section 5
 //! (PAWS).
 
-use core::ops::Range;
 use fullbore_base::Instant;
 
 use super::config::{CHALLENGE_INTERVAL, CHALLENGES_MAX, USER_TIMEOUT_MAX, USER_TIMEOUT_MIN};
@@ -273,17 +272,11 @@ impl Connection {
                 self.timers.arm(Timer::Release as usize, at);
             }
         }
-        self.follow_mtu(now);
+        if self.mtu.on_ack(una) {
+            self.sender.set_mss(self.send_mss());
+        }
         if self.fin_position().is_some_and(|fin| una > fin) {
             self.on_fin_acked(now);
-        }
-    }
-
-    fn follow_mtu(&mut self, now: Instant) {
-        let board = self.sender.recovery().board();
-        let lost: Option<Range<u64>> = board.next_lost().map(|id| board.record(id).range());
-        if self.mtu.on_ack(now, board.snd_una(), lost) {
-            self.sender.set_mss(self.send_mss());
         }
     }
 

@@ -80,30 +80,29 @@ impl Mtu {
         self.probe = Some(Probe { range, size });
     }
 
-    /// Everything below `snd_una` arrived, and `lost` is the first range deemed lost. Returns true when
-    /// segments may be larger.
-    pub fn on_ack(&mut self, now: Instant, snd_una: u64, lost: Option<Range<u64>>) -> bool {
-        let Some(probe) = &self.probe else {
+    /// Everything below `snd_una` arrived. Returns true when segments may be larger.
+    pub fn on_ack(&mut self, snd_una: u64) -> bool {
+        let Some(probe) = self.probe.take_if(|probe| snd_una >= probe.range.end) else {
             return false;
         };
-        if snd_una >= probe.range.end {
-            self.current = probe.size;
+        self.current = probe.size;
+        self.attempts = 0;
+        true
+    }
+
+    /// What starts at `position` leaves again, in segments that pass. If it is the probe, that was lost, or
+    /// so late that it says nothing: what is acknowledged now may be the repetition.
+    pub fn on_repeated(&mut self, now: Instant, position: u64) {
+        let Some(probe) = self.probe.take_if(|p| p.range.contains(&position)) else {
+            return;
+        };
+        if self.attempts >= PROBES_MAX {
+            self.failed = probe.size;
             self.attempts = 0;
-            self.probe = None;
-            return true;
-        }
-        if lost.is_some_and(|lost| lost.start == probe.range.start) {
-            let size = probe.size;
-            self.probe = None;
-            if self.attempts >= PROBES_MAX {
-                self.failed = size;
-                self.attempts = 0;
-                if self.wanted(now).is_none() {
-                    self.rest(now);
-                }
+            if self.wanted(now).is_none() {
+                self.rest(now);
             }
         }
-        false
     }
 
     /// The search is over for a while; then all sizes are possible again.
@@ -151,12 +150,10 @@ mod tests {
             let range = position..position + u64::from(size);
             mtu.on_probe(range.clone(), size);
             probes += 1;
-            let found = if size <= limit {
-                mtu.on_ack(Instant::ZERO, range.end, None)
-            } else {
-                mtu.on_ack(Instant::ZERO, range.start, Some(range.clone()))
-            };
-            assert_eq!(found, size <= limit);
+            if size > limit {
+                mtu.on_repeated(Instant::ZERO, range.start);
+            }
+            assert_eq!(mtu.on_ack(range.end), size <= limit);
             position = range.end;
         }
         (mtu.current(), probes)

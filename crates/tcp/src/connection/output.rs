@@ -115,6 +115,7 @@ impl Connection {
             return None;
         }
         self.sender.on_retransmitted(now, id);
+        self.mtu.on_repeated(now, range.start);
         self.repeating = range;
         self.transmit_repeating(now, out)
     }
@@ -258,6 +259,7 @@ impl Connection {
         let id = board.last_not_sacked()?;
         let range = board.record(id).range();
         self.sender.on_probe_sent(now, Some(id));
+        self.mtu.on_repeated(now, range.start);
         Some(self.emit_stream(now, &range, false, out))
     }
 
