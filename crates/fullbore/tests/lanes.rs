@@ -148,13 +148,14 @@ fn lanes_that_are_not_wanted_are_not_opened() {
     assert_eq!(lanes, 1, "{said}");
 }
 
-/// An sftp-server whose second process of a connection is stopped soon after its start.
+/// An sftp-server whose second process of a connection is stopped once it has written something.
 fn server_that_stops(folder: &Folder) -> String {
     let pids = folder.file("pids");
     fs::create_dir(&pids).unwrap();
     let script = format!(
         "#!/bin/sh\ncd {}\nif mkdir second-is-next 2>/dev/null; then :; elif mkdir second 2>/dev/null; then\n\
-         (sleep 0.3; kill -STOP $$; echo $$ > stopped.new; mv stopped.new stopped) &\nfi\n\
+         (until [ $(sed -n 's/^wchar: //p' /proc/$$/io) -gt 1000000 ]; do sleep 0.02; done\n\
+         kill -STOP $$; echo $$ > stopped.new; mv stopped.new stopped) &\nfi\n\
          exec /usr/lib/openssh/sftp-server\n",
         pids.display()
     );

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fullbore::client::{Error, connect, connect_over};
 use fullbore::driver::stream::Stream;
-use fullbore_base::{Instant, Rate, TxBuf};
+use fullbore_base::{Instant, Outlet as _, Rate, TxBuf, scatter};
 use fullbore_sim::Endpoint;
 use fullbore_ssh::auth::{AuthAnswer, Method, MethodSet, ServerAuth};
 use fullbore_ssh::config::ServerConfig;
@@ -110,13 +110,16 @@ fn keyboard_interactive_that_asks_nothing_is_tried_once() {
     assert!(!script.seen().contains("try again"), "{}", script.seen());
 }
 
-/// A server that runs any command, says all there is to say, and never closes its channel.
-struct NeverCloses {
+/// A server that runs anything, says little, and ends it with status 3.
+struct ShortServer {
     conn: Connection,
     tx: TxBuf,
+    says: &'static [u8],
+    /// Whether it closes the channel.
+    closes: bool,
 }
 
-impl NeverCloses {
+impl ShortServer {
     fn turn(&mut self, now: Instant) {
         while let Some(event) = self.conn.poll_event(now) {
             match event {
@@ -124,9 +127,20 @@ impl NeverCloses {
                 Event::ChannelOpen(ch) => assert!(self.conn.accept_channel(ch).unwrap()),
                 Event::Request(ch) => {
                     self.conn.answer_request(ch, true).unwrap();
-                    self.conn.send_stderr(ch, b"a word").unwrap();
+                    let says = self.says;
+                    let mut outlet = self.conn.outlet(now, ch, &mut self.tx);
+                    assert!(
+                        says.is_empty()
+                            || outlet.emit(says.len(), &mut |slices| {
+                                scatter(slices, 0, says);
+                                says.len()
+                            })
+                    );
                     self.conn.exit_status(ch, 3).unwrap();
                     self.conn.send_eof(ch).unwrap();
+                    if self.closes {
+                        self.conn.close_channel(ch).unwrap();
+                    }
                 }
                 _ => {}
             }
@@ -134,7 +148,7 @@ impl NeverCloses {
     }
 }
 
-impl Endpoint for NeverCloses {
+impl Endpoint for ShortServer {
     fn handle_input(&mut self, now: Instant, bytes: &[u8]) -> usize {
         let space = self.conn.input_space();
         let taken = bytes.len().min(space.len());
@@ -169,27 +183,58 @@ impl Endpoint for NeverCloses {
     }
 }
 
+/// A connection to such a server.
+async fn connected(
+    folder: &Folder,
+    says: &'static [u8],
+    closes: bool,
+) -> fullbore::client::Connection {
+    make_key(folder, "user");
+    let context = context(&Script::default());
+    let auth = ServerAuth {
+        is_none_asked: true,
+        ..ServerAuth::default()
+    };
+    let server = ShortServer {
+        conn: server_conn(ServerConfig::default(), auth, 1),
+        tx: TxBuf::new(1 << 20),
+        says,
+        closes,
+    };
+    let rate = Rate::from_bits_per_sec(1_000_000_000);
+    let stream = SimulatedStream::new(context.clock, Duration::from_millis(10), rate, server);
+    let host = host(folder, 22, &[]);
+    let stream = Stream::Tunnel(Box::new(stream));
+    connect_over(&host, &context, stream).await.unwrap()
+}
+
 #[test]
 fn a_command_is_over_when_all_is_said_whether_or_not_its_channel_is_closed() {
-    let folder = Folder::new("open");
-    make_key(&folder, "user");
-    in_virtual_time(async {
-        let context = context(&Script::default());
-        let auth = ServerAuth {
-            is_none_asked: true,
-            ..ServerAuth::default()
-        };
-        let server = NeverCloses {
-            conn: server_conn(ServerConfig::default(), auth, 1),
-            tx: TxBuf::new(1 << 20),
-        };
-        let rate = Rate::from_bits_per_sec(1_000_000_000);
-        let stream = SimulatedStream::new(context.clock, Duration::from_millis(10), rate, server);
-        let host = host(&folder, 22, &[]);
-        let stream = Stream::Tunnel(Box::new(stream));
-        let connection = connect_over(&host, &context, stream).await.unwrap();
-        let output = connection.exec(b"any").await.unwrap();
-        assert_eq!(output.status, Some(3));
-        assert_eq!(output.stderr, b"a word");
-    });
+    for closes in [true, false] {
+        let folder = Folder::new("open");
+        in_virtual_time(async {
+            let connection = connected(&folder, b"a word", closes).await;
+            let output = connection.exec(b"any").await.unwrap();
+            assert_eq!(output.status, Some(3));
+            assert_eq!(output.stdout, b"a word");
+        });
+    }
+}
+
+/// VERSION in full and in part: what stands in front of the end of a server must not hide it.
+#[test]
+fn a_server_that_ends_within_a_message_ends_the_session_at_once() {
+    let version = b"\0\0\0\x05\x02\0\0\0\x03\0\0\0\x40\x67";
+    for len in [0, 3, 8, 9, 12, 14] {
+        let folder = Folder::new("cut");
+        in_virtual_time(async {
+            let connection = connected(&folder, &version[..len], true).await;
+            let started = tokio::time::Instant::now();
+            let sftp = connection.start_sftp().unwrap();
+            let error = sftp.stat(b"any").await.unwrap_err().to_string();
+            assert!(error.contains("ended with status 3"), "{len}: {error}");
+            let took = started.elapsed();
+            assert!(took < seconds(1), "{len}: {took:?}");
+        });
+    }
 }

@@ -90,6 +90,8 @@ struct Lane {
     client: Client,
     /// Its client may have events that were not told, or take input that it left before.
     is_touched: bool,
+    /// The server sends nothing more on its channel.
+    is_ended: bool,
     /// The user is in: the server's silence counts from then on. Before, a person may be looking
     /// for a password.
     is_awaited: bool,
@@ -182,6 +184,7 @@ impl ClientSession {
             ch,
             client,
             is_touched: false,
+            is_ended: false,
             is_awaited: self.conn.is_authenticated(),
             status: None,
             said: Vec::new(),
@@ -414,6 +417,12 @@ impl ClientSession {
                 lane.client.handle_input(now, view, files.of_lane(lane.ch))
             };
             match taken {
+                // What is left is the beginning of a message whose rest will never come: while it lay
+                // there, the channel's end would not be told.
+                Ok(0) if lane.is_ended && !lane.client.is_input_held() => {
+                    let n = view.len();
+                    self.conn.consume(now, lane.ch, n);
+                }
                 Ok(0) | Err(_) => return,
                 Ok(n) => self.conn.consume(now, lane.ch, n),
             }
@@ -476,6 +485,9 @@ impl ClientSession {
             SshEvent::Eof(_) => {
                 // Its program ended; CLOSE, with its exit status in front, tells the rest.
                 let _ = self.conn.send_eof(ch);
+                self.lanes[i].is_ended = true;
+                self.feed(now, i, files);
+                self.touch(i);
                 None
             }
             _ => None,

@@ -544,7 +544,7 @@ impl Client {
         if !self.is_awaited() {
             return;
         }
-        if self.replies_bytes >= REPLY_BYTES_MAX {
+        if self.is_input_held() {
             // Not the server's silence: its replies wait for the caller.
             self.on_busy(now);
             return;
@@ -584,6 +584,12 @@ impl Client {
     /// Counts the server's silence from now: what was asked before waited on this side.
     pub const fn restart_patience(&mut self, now: Instant) {
         self.quiet_since = now;
+    }
+
+    /// Whether [`Client::handle_input`] takes nothing because replies wait to be taken.
+    #[must_use]
+    pub const fn is_input_held(&self) -> bool {
+        self.replies_bytes >= REPLY_BYTES_MAX
     }
 
     /// The byte stream ended. An error only if something was outstanding.

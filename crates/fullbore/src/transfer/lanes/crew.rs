@@ -32,6 +32,11 @@ const LOOK_MIN: Duration = Duration::from_millis(250);
 /// little to do by then, and nobody should wait long for one that does not.
 const LATE_CLOSE_MAX: Duration = Duration::from_secs(2);
 
+/// How long a new session may take to answer, and that in round trips. Chosen: a loaded server may need a
+/// second to start its program.
+const OPEN_MAX: Duration = Duration::from_secs(10);
+const OPEN_ROUNDS: u32 = 20;
+
 /// Marks are at most so many seconds old.
 const MARK_SECONDS: u32 = 24 * 60 * 60;
 
@@ -327,8 +332,8 @@ impl<'a> FileCrew<'a> {
         let mut pool = Pool::new();
         for session in sessions {
             pool.push(async move {
-                let opened = session.sftp.open(path, flags, &Attrs::EMPTY).await;
-                (session, opened.map_err(refused))
+                let open = session.sftp.open(path, flags, &Attrs::EMPTY);
+                (session, self.answered(open).await.map_err(refused))
             });
         }
         let mut handles = Vec::new();
@@ -338,9 +343,24 @@ impl<'a> FileCrew<'a> {
         handles
     }
 
+    /// What a new session answers: one that does not keeps no other waiting.
+    async fn answered<T>(
+        &self,
+        answer: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let most = OPEN_MAX.max(self.fleet.rtt() * OPEN_ROUNDS);
+        match tokio::time::timeout(most, answer).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Error::Closed(
+                format!("a new session has not answered for {} s", most.as_secs()).into(),
+            )),
+        }
+    }
+
     /// Takes a further handle, if it is of the same file.
     async fn check(&self, session: &Rc<Session>, handle: Handle) -> Result<Rc<FileLane>, Refusal> {
-        let attrs = session.sftp.fstat(&handle).await.map_err(refused)?;
+        let fstat = self.answered(session.sftp.fstat(&handle)).await;
+        let attrs = fstat.map_err(refused)?;
         if !self.file.same_as(&attrs) {
             let _ = session.sftp.release(&handle).await;
             return Err(match self.file.direction() {
