@@ -237,7 +237,7 @@ fn millis(duration: Duration) -> u64 {
 }
 
 /// The largest number whose cube is at most `n`; digit by digit, 43 steps.
-fn cube_root(n: u128) -> u64 {
+pub(super) fn cube_root(n: u128) -> u64 {
     let mut root: u128 = 0;
     for bit in (0..42).rev() {
         let with = root | 1 << bit;

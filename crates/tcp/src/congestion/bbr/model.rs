@@ -27,6 +27,10 @@ pub struct Model {
     pub inflight_longterm: u64,
     bw_latest: u64,
     inflight_latest: u64,
+    /// Bytes lost and delivered since the loss round began.
+    round_lost_bytes: u64,
+    round_delivered_bytes: u64,
+    rtt_latest: Duration,
     min_rtt: Option<Duration>,
     min_rtt_at: Instant,
     probe_rtt_min: Option<Duration>,
@@ -57,6 +61,9 @@ impl Default for Model {
             inflight_longterm: UNLIMITED,
             bw_latest: 0,
             inflight_latest: 0,
+            round_lost_bytes: 0,
+            round_delivered_bytes: 0,
+            rtt_latest: Duration::ZERO,
             min_rtt: None,
             min_rtt_at: Instant::ZERO,
             probe_rtt_min: None,
@@ -97,6 +104,21 @@ impl Model {
         self.min_rtt
     }
 
+    /// Whether packets stand in a queue now: round trips are longer than the least by a quarter.
+    pub fn has_queue(&self) -> bool {
+        let least = self.min_rtt;
+        least.is_some_and(|least| self.rtt_latest > least + least / 4)
+    }
+
+    /// Whether the losses of this round say anything of how much fits into the path: not where there is
+    /// no queue and they are few. Beyond the draft, which lowers its bounds a little after each round
+    /// with a loss, whatever the cause, until the next probe.
+    pub fn is_signal(&self, acked: &Acked<'_>, loss_percent: u64) -> bool {
+        let lost = self.round_lost_bytes + acked.lost_bytes;
+        let all = lost + self.round_delivered_bytes + acked.delivered_bytes;
+        self.has_queue() || lost * 100 > all * loss_percent
+    }
+
     pub const fn inflight_latest(&self) -> u64 {
         self.inflight_latest
     }
@@ -108,6 +130,7 @@ impl Model {
     /// BBRUpdateLatestDeliverySignals.
     pub fn update_latest(&mut self, acked: &Acked<'_>) {
         self.is_loss_round_start = false;
+        self.rtt_latest = acked.sample.rtt.unwrap_or(self.rtt_latest);
         self.bw_latest = self.bw_latest.max(rate_of(acked));
         self.inflight_latest = self.inflight_latest.max(acked.sample.delivered);
         if acked.sample.prior_delivered >= self.loss_round_delivered {
@@ -125,9 +148,11 @@ impl Model {
         }
     }
 
-    /// BBRUpdateCongestionSignals. `is_probing`: losses are what was asked for.
+    /// BBRUpdateCongestionSignals. `is_probing`: losses are what was asked for, or say nothing.
     pub fn update_congestion(&mut self, acked: &Acked<'_>, is_probing: bool, cwnd: u64) {
         self.update_max_bw(acked);
+        self.round_lost_bytes += acked.lost_bytes;
+        self.round_delivered_bytes += acked.delivered_bytes;
         if acked.lost_bytes > 0 {
             self.is_loss_in_round = true;
         }
@@ -137,6 +162,8 @@ impl Model {
         if self.is_loss_in_round && !is_probing {
             self.lower_bounds(cwnd);
         }
+        self.round_lost_bytes = 0;
+        self.round_delivered_bytes = 0;
         self.is_loss_in_round = false;
     }
 
