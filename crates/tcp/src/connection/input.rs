@@ -305,6 +305,7 @@ impl Connection {
         let at = now + self.config.time_wait;
         self.timers.arm(Timer::TimeWait as usize, at);
         self.outbox.release();
+        self.sender.recovery_mut().release();
     }
 
     /// SND.WND from a SYN, unscaled.

@@ -66,6 +66,7 @@ impl Connection {
         if self.timers.take_due(Timer::Release as usize, now) {
             self.outbox.release();
             self.receiver.release();
+            self.sender.recovery_mut().release();
         }
         if self.timers.take_due(Timer::DelayedAck as usize, now) {
             self.acks.demand();

@@ -123,6 +123,11 @@ impl Recovery {
         self.board.cut_last(self.mss);
     }
 
+    /// Gives memory back when nothing is outstanding.
+    pub fn release(&mut self) {
+        self.board.release();
+    }
+
     /// The segments outstanding.
     #[must_use]
     pub const fn board(&self) -> &Scoreboard {

@@ -38,7 +38,7 @@ use records::Records;
 /// shrinks (see [`Scoreboard::cut_first`]).
 pub const RECORDS_MAX: usize = 1 << 18;
 
-/// Memory for so many records is kept when the last is acknowledged.
+/// Memory for so many records is kept when a connection is idle.
 const RECORDS_KEPT_IDLE: usize = 32;
 
 /// How much is in which state.
@@ -193,6 +193,16 @@ impl Scoreboard {
         self.examined
     }
 
+    /// Gives memory back when nothing is outstanding: for a connection that has been idle for a while, not
+    /// for one whose flight was acknowledged all at once.
+    pub fn release(&mut self) {
+        if self.records.len() == 0 {
+            self.records.release();
+            self.not_sacked.shrink();
+            self.lost_ids.shrink();
+        }
+    }
+
     /// The record called `id`, which must be held.
     #[must_use]
     pub fn record(&self, id: Id) -> &Record {
@@ -342,10 +352,6 @@ impl Scoreboard {
         self.sacked.count -= sacked_count;
         self.snd_una = ack;
         self.records.forget_before(end);
-        if end == names.end {
-            self.not_sacked.shrink();
-            self.lost_ids.shrink();
-        }
     }
 
     /// The name of the record that holds or starts at `position`.

@@ -110,7 +110,10 @@ impl Records {
         self.starts.drain(..count);
         self.links.drain(..count);
         self.front = id;
-        // An idle connection keeps no memory of its last burst.
+    }
+
+    /// Gives the memory back of what is not held any more, if that is everything.
+    pub fn release(&mut self) {
         if self.records.is_empty() && self.records.capacity() > super::RECORDS_KEPT_IDLE {
             self.records = VecDeque::new();
             self.starts = VecDeque::new();
