@@ -164,6 +164,32 @@ fn server_that_stops(folder: &Folder) -> String {
     path.display().to_string()
 }
 
+/// The number of the process that was stopped; it does not outlive the test.
+struct Stopped(std::path::PathBuf);
+
+impl Stopped {
+    fn pid(&self) -> Option<String> {
+        let pid = fs::read_to_string(&self.0).ok()?;
+        Some(pid.trim().to_owned())
+    }
+
+    fn signal(&self, name: &str) -> bool {
+        let Some(pid) = self.pid() else { return false };
+        let mut kill = std::process::Command::new("kill");
+        let kill = kill.args([name, &pid]).stderr(std::process::Stdio::null());
+        kill.status().unwrap().success()
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // Else it has ended by itself, and its number may be another's.
+        if std::thread::panicking() {
+            self.signal("-KILL");
+        }
+    }
+}
+
 #[test]
 fn a_lane_whose_server_hangs_is_left_and_what_it_does_later_changes_nothing() {
     let folder = Folder::new("stops");
@@ -171,27 +197,17 @@ fn a_lane_whose_server_hangs_is_left_and_what_it_does_later_changes_nothing() {
         return;
     }
     let server = server_that_stops(&folder);
+    let stopped = Stopped(folder.file("pids/stopped"));
     let Some(sshd) = start_sshd_with(&format!("Subsystem sftp {server}")) else {
         return;
     };
     let content = bytes(2 * LEN);
     let (_, said) = upload(&sshd, &content, default_caps());
-    let stopped = fs::read_to_string(folder.file("pids/stopped"));
-    let stopped = stopped
-        .expect("a second session was opened")
-        .trim()
-        .to_owned();
+    assert!(stopped.pid().is_some(), "a second session wrote");
     assert_eq!(said.matches("stood still for").count(), 1, "{said}");
     // It goes on: writes what it was told, meets the end, and is gone.
-    let signal = |name: &str| {
-        let mut kill = std::process::Command::new("kill");
-        let kill = kill
-            .args([name, &stopped])
-            .stderr(std::process::Stdio::null());
-        kill.status().unwrap().success()
-    };
-    signal("-CONT");
-    while signal("-0") {
+    stopped.signal("-CONT");
+    while stopped.signal("-0") {
         std::thread::yield_now();
     }
     assert!(fs::read(sshd.folder.file("target")).unwrap() == content);
