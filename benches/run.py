@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The figures of benches/README.md: fullbore and OpenSSH in one run, alternating, medians.
 
-    benches/run.py [--rounds N] [--mib N] [--quick] [--only copy|peers|backlog|files|link|sack] [--write] [--check]
+    benches/run.py [--rounds N] [--mib N] [--quick] [--only copy|peers|backlog|files|link|sack|tcp] [--write] [--check]
 
 --write puts the tables into benches/README.md and README.md; --check fails when a floor is missed.
 """
@@ -30,6 +30,7 @@ import harness  # noqa: E402
 import link  # noqa: E402
 import peers  # noqa: E402
 import sack  # noqa: E402
+import tcp  # noqa: E402
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -251,6 +252,12 @@ def sack_section(args):
     return [f"Medians of {rounds} rounds. {machine()}", "", *lines], kept
 
 
+def tcp_section(args):
+    rounds = 1 if args.quick else 3
+    lines, kept = tcp.run(args.binary.resolve(), rounds, args.quick)
+    return [f"Medians of {rounds} alternating rounds. {machine()}", "", *lines], kept
+
+
 # What can be measured; each gives the lines of its tables, and whether every floor was kept.
 SECTIONS = {
     "copy": copy_section,
@@ -259,6 +266,7 @@ SECTIONS = {
     "files": files_section,
     "link": link_section,
     "sack": sack_section,
+    "tcp": tcp_section,
 }
 
 
