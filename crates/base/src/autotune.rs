@@ -6,11 +6,16 @@
 //! al., "Dynamic Right-Sizing", LACSI 2001; Linux `tcp_rcv_space_adjust`), with three differences: the
 //! round trip that counts is the shortest one seen, so that a queue of our own making does not make
 //! the window grow; while the rate still grows the factor is four, so that the window doubles each
-//! round trip although new credit takes one to show; and the target goes down again.
+//! round trip although new credit takes one to show; and the target goes down again, to twice, or to one
+//! and a half times as much where the round trip shows a queue in the path: that is enough to keep the
+//! path full, and leaves most of the queue to others. A sender that measures the path (BBR) and never
+//! has credit to spare does not find out that the path is full, and would go on to fill the queue with
+//! all that it gets, until that overflows.
 //!
 //! Worked example, 320 Mbit/s x 200 ms (BDP 8 MB), start 1 MiB, the sender as fast as its credit: a
 //! first round brings 1 MiB, target 4 MiB; the next shows 4 MiB, target 16 MiB; the next shows 8 MB,
-//! target 32 MB; eight rounds that show no more later it is 16 MB, and stays.
+//! target 32 MB. The next takes 300 ms: 12 MB from then on, of which 4 stand in the queue; where the sender
+//! keeps that empty, 16 MB after eight rounds.
 
 mod path_rtt;
 
@@ -33,6 +38,12 @@ const TRIAL_INTERVAL: Duration = Duration::from_secs(10);
 /// Rounds until the effect of a trial can be told from what went before it.
 const TRIAL_ROUNDS: u8 = 3;
 
+/// A round trip that is longer than the shortest by this part of it, its inverse, is that of a queue.
+const QUEUE_FRACTION: u32 = 4;
+
+/// Rounds that a retransmission may hold everything up.
+const BEHIND_ROUNDS: u32 = 3;
+
 /// Rounds whose largest demand counts: one bad round does not shrink a window.
 const ROUNDS: usize = 8;
 
@@ -49,6 +60,8 @@ struct Trial {
     target: u64,
     /// Bytes per shortest round trip before.
     delivered: u64,
+    /// The most since.
+    most: u64,
     rounds_left: u8,
 }
 
@@ -72,6 +85,9 @@ pub struct Autotune {
     wants: [u64; ROUNDS],
     delivered: [u64; ROUNDS],
     at: usize,
+    /// What the rounds before brought, and how long they took, while that is less than half of what was
+    /// brought before: it stands behind something that is sent again, and comes at once then.
+    behind: (u64, Duration),
     /// Rounds in a row in which delivery did not grow.
     plateau: u8,
     trial: Option<Trial>,
@@ -95,6 +111,7 @@ impl Autotune {
             wants: [0; ROUNDS],
             delivered: [0; ROUNDS],
             at: 0,
+            behind: (0, Duration::ZERO),
             plateau: 0,
             trial: None,
             no_trial_before: Instant::ZERO,
@@ -153,7 +170,8 @@ impl Autotune {
         };
         let (latest, min) = (latest.max(ROUND_MIN), min.max(ROUND_MIN));
         let elapsed = now - self.round.since;
-        let delivered = per(self.round.bytes, min, elapsed.max(min));
+        let (bytes, took) = self.behind;
+        let delivered = per(self.round.bytes + bytes, min, (elapsed + took).max(min));
         let want = self.want(delivered);
         let before = self.target;
         if elapsed >= latest {
@@ -182,6 +200,16 @@ impl Autotune {
         rtt: &mut PathRtt,
     ) {
         let elapsed = now - self.round.since;
+        let best = self.best().max(delivered);
+        let has_queue = rtt.min(now).is_some_and(|min| {
+            let min = min.max(ROUND_MIN);
+            latest > min + min / QUEUE_FRACTION
+        });
+        let (bytes, took) = self.behind;
+        self.behind = match delivered < self.best() / 2 && took < latest * BEHIND_ROUNDS {
+            true => (bytes + self.round.bytes, took + elapsed),
+            false => (0, Duration::ZERO),
+        };
         let used = per(self.round.bytes, latest, elapsed.max(latest));
         let is_limited = used >= self.round.credit / 4 * 3;
         let has_grown = self.is_growth(delivered);
@@ -190,7 +218,21 @@ impl Autotune {
         } else if 2 * delivered > self.start {
             self.plateau = self.plateau.saturating_add(1);
         }
-        let want = if is_limited && want < self.target {
+        let want = if has_queue && self.trial.is_none() && now >= self.no_trial_before {
+            // More would only stand in that queue, until it overflows.
+            let enough = best / 2 * 3;
+            if enough < self.target {
+                self.trial = Some(Trial {
+                    target: self.target,
+                    delivered: best,
+                    most: 0,
+                    rounds_left: TRIAL_ROUNDS,
+                });
+                self.wants = [enough; ROUNDS];
+            }
+            self.plateau = PLATEAU_ROUNDS;
+            enough
+        } else if is_limited && want < self.target {
             self.hold(now, delivered, want, rtt)
         } else {
             self.trial = None;
@@ -209,12 +251,13 @@ impl Autotune {
         match &mut self.trial {
             Some(trial) if trial.rounds_left > 0 => {
                 trial.rounds_left -= 1;
+                trial.most = trial.most.max(delivered);
                 self.target
             }
             Some(trial) => {
                 let trial = *trial;
                 self.trial = None;
-                if delivered < trial.delivered / 8 * 7 {
+                if delivered.max(trial.most) < trial.delivered / 8 * 7 {
                     // Not a queue: the path is longer than it was.
                     rtt.forget_min();
                     self.no_trial_before = now + TRIAL_INTERVAL;
@@ -226,6 +269,7 @@ impl Autotune {
                 self.trial = Some(Trial {
                     target: self.target,
                     delivered,
+                    most: 0,
                     rounds_left: TRIAL_ROUNDS,
                 });
                 let cut = want.max(self.target / 4 * 3);

@@ -392,7 +392,7 @@ impl Task<'_> {
 
 impl Driven for Task<'_> {
     fn on_rtt(&mut self, now: Instant, rtt: Duration) {
-        self.state.session.conn_mut().on_rtt(now, rtt);
+        self.state.session.on_rtt(now, rtt);
     }
 
     fn input_space(&mut self) -> &mut [u8] {

@@ -411,6 +411,12 @@ impl Sftp {
         self.lane.with(|lane| lane.silence(now))
     }
 
+    /// Bytes of READs and WRITEs that the path is thought to hold now, which many may be unanswered.
+    #[must_use]
+    pub fn outstanding_bytes_max(&self) -> u64 {
+        self.lane.with(|lane| lane.outstanding_bytes_max())
+    }
+
     /// Whether the session is over.
     #[must_use]
     pub fn is_over(&self) -> bool {

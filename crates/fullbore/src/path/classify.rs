@@ -551,7 +551,8 @@ impl<'a> Between<'a> {
 }
 
 /// Whether the round-trip time is that of a queue in the path.
-fn is_path_queueing(tcp: &TcpInfo) -> bool {
+#[must_use]
+pub fn is_path_queueing(tcp: &TcpInfo) -> bool {
     let min_rtt = tcp.min_rtt.unwrap_or(tcp.rtt);
     let rise = tcp.rtt.saturating_sub(min_rtt);
     rise > QUEUE_RTT_MIN.max(min_rtt / QUEUE_RTT_FRACTION)

@@ -39,6 +39,7 @@ mod waits;
 #[cfg(test)]
 mod tests;
 
+pub use classify::is_path_queueing;
 pub use lanes::{LaneCounts, is_receiving, lanes_wait, outstanding_count};
 pub use limit::{End, Evidence, Flow, Limit, LimitKind};
 pub use meter::{Interval, Meter, Totals};

@@ -380,6 +380,14 @@ impl ClientSession {
         None
     }
 
+    /// Takes the transport's round trip. O(lanes).
+    pub fn on_rtt(&mut self, now: Instant, rtt: Duration) {
+        self.conn.on_rtt(now, rtt);
+        for lane in &mut self.lanes {
+            lane.client.on_rtt(now, rtt);
+        }
+    }
+
     fn tell_of(&mut self, i: usize) -> Option<Event> {
         let lane = &mut self.lanes[i];
         while let Some(event) = lane.client.poll_event() {

@@ -250,6 +250,12 @@ impl Client {
         self.pipeline.delivered_per_rtt()
     }
 
+    /// Takes a round trip that the transport measured: what may be unanswered follows the path more
+    /// closely than answers tell that wait behind others. O(1).
+    pub fn on_rtt(&mut self, now: Instant, rtt: Duration) {
+        self.pipeline.on_rtt(now, rtt);
+    }
+
     /// The shortest time of late from a request to its reply; `None` before the first.
     #[must_use]
     pub fn rtt_min(&self, now: Instant) -> Option<Duration> {

@@ -8,11 +8,17 @@ use std::time::Duration;
 
 use super::config::OUTSTANDING_BYTES_START;
 
+/// How long a round trip of the transport stands for the path's: some times the interval at which such
+/// are told.
+const TOLD_FOR: Duration = Duration::from_secs(1);
+
 /// The limit on unanswered bytes. Every event is O(1).
 #[derive(Debug)]
 pub(super) struct Pipeline {
     tune: Autotune,
     rtt: PathRtt,
+    /// Until then the transport's round trips count.
+    told_until: Instant,
     outstanding: u64,
     outstanding_peak: u64,
     /// Requests waited for nothing but the limit.
@@ -26,6 +32,7 @@ impl Default for Pipeline {
         Self {
             tune: Autotune::new(OUTSTANDING_BYTES_START, u64::MAX),
             rtt: PathRtt::default(),
+            told_until: Instant::ZERO,
             outstanding: 0,
             outstanding_peak: 0,
             limited: Stopwatch::new(),
@@ -64,9 +71,23 @@ impl Pipeline {
         self.idle.stop(now);
     }
 
+    /// Takes a round trip of the transport. Where it is that of the path (answers were never much faster,
+    /// and a relay on the way would show as one that is), answers tell nothing for a while: behind many
+    /// others, one takes as long as they do.
+    pub(super) fn on_rtt(&mut self, now: Instant, rtt: Duration) {
+        if self.rtt.min(now).is_some_and(|min| rtt >= min / 2) {
+            self.rtt.on_sample(now, rtt);
+            self.told_until = now + TOLD_FOR;
+        }
+    }
+
     /// A request of any kind that was sent at `sent` is answered, and may say how long the path is.
     pub(super) fn on_reply(&mut self, now: Instant, sent: Instant) {
-        self.rtt.on_sample(now, now - sent);
+        let sample = now - sent;
+        let is_shortest = self.rtt.min(now).is_none_or(|min| sample < min);
+        if is_shortest || now >= self.told_until {
+            self.rtt.on_sample(now, sample);
+        }
     }
 
     /// A request of `len` bytes is answered.
@@ -102,5 +123,43 @@ impl Pipeline {
 
     pub(super) fn idle(&self, now: Instant) -> Duration {
         self.idle.total(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn at(ms: u32) -> Instant {
+        Instant::ZERO + MS * ms
+    }
+
+    #[test]
+    fn what_waits_behind_others_does_not_make_the_path_longer() {
+        let mut pipeline = Pipeline::default();
+        pipeline.on_rtt(at(0), MS * 200);
+        assert_eq!(pipeline.rtt().latest(), None, "nothing to compare it with");
+        pipeline.on_reply(at(201), at(0));
+        pipeline.on_rtt(at(300), MS * 200);
+        pipeline.on_reply(at(1200), at(0));
+        assert_eq!(pipeline.rtt().latest(), Some(MS * 200));
+        // A shorter one is the path's all the same.
+        pipeline.on_reply(at(1250), at(1100));
+        assert_eq!(pipeline.rtt().min(at(1250)), Some(MS * 150));
+        // Nobody told for long.
+        pipeline.on_reply(at(1300), at(500));
+        assert_eq!(pipeline.rtt().latest(), Some(MS * 800));
+    }
+
+    #[test]
+    fn a_relay_s_round_trip_is_not_the_path_s() {
+        let mut pipeline = Pipeline::default();
+        pipeline.on_reply(at(200), at(0));
+        pipeline.on_rtt(at(200), MS * 99);
+        assert_eq!(pipeline.rtt().latest(), Some(MS * 200));
+        pipeline.on_rtt(at(200), MS * 100);
+        assert_eq!(pipeline.rtt().latest(), Some(MS * 100));
     }
 }

@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use fullbore_base::Instant;
 use fullbore_sftp::client::Handle;
-use fullbore_sftp::proto::{Attrs, FileType, OpenFlags};
+use fullbore_sftp::proto::{Attrs, FileType, OpenFlags, ext};
 use fullbore_ssh::provider::SecureRandom;
 
 use super::STRIPED_MODE;
 use super::fleet::{Direction, Fleet, Session, stood_text};
+use super::schedule::DEPTH_BYTES_ALONE;
 use super::stripe::{Change, Crew, UnitMoving};
 use crate::client::Error;
 use crate::driver::random::SystemRandom;
@@ -193,6 +194,8 @@ pub(crate) struct FileCrew<'a> {
     first: Rc<FileLane>,
     /// This file can have no further handle.
     is_alone: Cell<bool>,
+    /// Whether what is left of the file may have large holes, once that has mattered.
+    has_deep_holes: Cell<Option<bool>>,
 }
 
 impl<'a> FileCrew<'a> {
@@ -203,7 +206,25 @@ impl<'a> FileCrew<'a> {
             io,
             first: FileLane::new(fleet.main(), file.handle().clone()),
             is_alone: Cell::new(false),
+            has_deep_holes: Cell::new(None),
         }
+    }
+
+    /// Whether a transfer that breaks may leave holes as far before the end as lanes do: the file is
+    /// marked for it, or its next copy proves what is there by hashes.
+    fn may_leave_holes(&self) -> bool {
+        if self.file.0.known.borrow().is_some() {
+            return true;
+        }
+        let found = self.has_deep_holes.get().unwrap_or_else(|| {
+            let sftp = &self.first.session.sftp;
+            match self.file.direction() {
+                Direction::Up => sftp.has_extension(ext::CHECK_FILE),
+                Direction::Down => self.io.begin_stripes().is_ok(),
+            }
+        });
+        self.has_deep_holes.set(Some(found));
+        found
     }
 
     /// Sessions on which the file has no handle.
@@ -408,6 +429,20 @@ impl Crew for FileCrew<'_> {
         let usable = |lane: &&Rc<FileLane>| lane.is_used() && !lane.session.is_leaving();
         let extra = lanes.iter().filter(usable);
         [&self.first].into_iter().chain(extra).cloned().collect()
+    }
+
+    /// One of several that write has what fills its window: it is that which limits, and with more the
+    /// others would have to wait for it in the end.
+    fn depth_min(&self, lane: &FileLane) -> u64 {
+        let is_alone = self.file.0.lanes.borrow().is_empty();
+        if self.file.direction() == Direction::Up && !is_alone {
+            return 0;
+        }
+        let wanted = lane.session.sftp.outstanding_bytes_max();
+        match wanted > DEPTH_BYTES_ALONE && self.may_leave_holes() {
+            true => wanted,
+            false => wanted.min(DEPTH_BYTES_ALONE),
+        }
     }
 
     async fn change(&self) -> Change<FileLane> {

@@ -39,8 +39,9 @@ const UNIT_BYTES_FIRST: u64 = 2 * UNIT_BYTES_MIN;
 /// come. With less, a lane that is slow for a moment would be kept slow.
 const DEPTH_BYTES_MIN: u64 = 12 * UNIT_BYTES_MIN;
 
-/// The same for a lane that is the only one: as much as may be unanswered on it.
-const DEPTH_BYTES_ALONE: u64 = 64 * UNIT_BYTES_MIN;
+/// The same for a lane that is the only one, and the most that a file may have handed out without being
+/// marked: less than [`span_margin`](fullbore_sftp::client::config::span_margin).
+pub(crate) const DEPTH_BYTES_ALONE: u64 = 64 * UNIT_BYTES_MIN;
 
 /// Rates are taken over this long at least, and work for this long is handed out, on paths that are
 /// shorter: timers and threads make anything less a guess.
@@ -79,6 +80,8 @@ struct Part {
 struct Load {
     /// Bytes handed out that are not at their place.
     open_bytes: u64,
+    /// What it should have to do at least.
+    depth_min: u64,
     /// Bytes per second; `None` before the first round.
     rate: Option<u64>,
     round_since: Instant,
@@ -134,9 +137,17 @@ impl Schedule {
         }
     }
 
+    /// The path holds `bytes` of the lane, and the file may have holes as large: it gets as much to do.
+    pub(crate) fn deepen(&mut self, lane: LaneId, bytes: u64) {
+        if let Some(load) = self.lanes.get_mut(&lane) {
+            load.depth_min = bytes;
+        }
+    }
+
     pub(crate) fn add_lane(&mut self, now: Instant, lane: LaneId) {
         let load = Load {
             open_bytes: 0,
+            depth_min: 0,
             rate: None,
             round_since: now,
             round_bytes: 0,
@@ -261,7 +272,7 @@ impl Schedule {
             1 => DEPTH_BYTES_ALONE,
             _ => DEPTH_BYTES_MIN,
         };
-        let depth = depth.max(depth_min);
+        let depth = depth.max(depth_min).max(load.depth_min);
         // Towards the end in shorter pieces, for all lanes to end together.
         let left = self.end.saturating_sub(self.cursor);
         let fair = left / (2 * lanes_count as u64);
@@ -447,6 +458,32 @@ mod tests {
     }
 
     #[test]
+    fn a_lane_has_as_much_to_do_as_the_path_holds() {
+        let size = 1 << 30;
+        let open = |schedule: &mut Schedule| -> u64 {
+            let units = std::iter::from_fn(|| schedule.next(at(0), A, RTT));
+            units
+                .map(|unit| unit.span.size_hint - unit.span.offset)
+                .sum()
+        };
+        let mut schedule = Schedule::new(span(0, size));
+        schedule.add_lane(at(0), A);
+        assert_eq!(open(&mut schedule), DEPTH_BYTES_ALONE);
+        schedule.deepen(A, 40 << 20);
+        let more = open(&mut schedule) + DEPTH_BYTES_ALONE;
+        assert!(
+            more <= 40 << 20 && more + UNIT_BYTES_FIRST > 40 << 20,
+            "{more}"
+        );
+        schedule.deepen(A, 1 << 30);
+        let most = open(&mut schedule) + more;
+        assert!(
+            most <= SPAN_BYTES_MAX && most + UNIT_BYTES_FIRST > SPAN_BYTES_MAX,
+            "{most}"
+        );
+    }
+
+    #[test]
     fn units_follow_each_other_and_the_last_is_open() {
         let mut schedule = with_lanes(span(10, 2 * MIB), &[A]);
         let units = all(&mut schedule, A);
@@ -529,7 +566,9 @@ mod tests {
         let rtt = 10 * RTT;
         let mut sum = |lane| -> u64 {
             let units = std::iter::from_fn(|| schedule.next(at(0), lane, rtt));
-            units.map(|unit| len(&unit)).sum()
+            units
+                .map(|unit| unit.span.size_hint - unit.span.offset)
+                .sum()
         };
         let (fast, slow) = (sum(A), sum(B));
         assert!(fast >= 2 * slow, "{fast} {slow}");

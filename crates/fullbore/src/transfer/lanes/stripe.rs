@@ -33,6 +33,10 @@ pub(crate) trait Crew {
     fn rtt(&self) -> Duration;
     /// Those that there are. The first is the one that everything else about the file depends on.
     fn lanes(&self) -> Vec<Rc<Self::Lane>>;
+    /// Bytes that a lane should have to do at least, as far as holes of that size may be left behind.
+    fn depth_min(&self, _lane: &Self::Lane) -> u64 {
+        0
+    }
     /// The next change; pending until there is one. Dropped when the file has been moved.
     async fn change(&self) -> Change<Self::Lane>;
     /// Moves a part.
@@ -163,6 +167,10 @@ impl<'a, C: Crew> Run<'a, C> {
 
     /// Gives one unit after the other to each lane in turn, until all have enough to do.
     fn hand_out(&self, pool: &mut Pool<'a, Step<C::Lane>>) {
+        for member in &self.members {
+            let depth = self.crew.depth_min(&member.lane);
+            self.schedule.borrow_mut().deepen(member.id, depth);
+        }
         let mut is_handing = true;
         while is_handing {
             is_handing = false;

@@ -74,8 +74,11 @@ pub(crate) struct Fleet {
     rate_before: Cell<u64>,
     /// An interval is not over.
     is_begun: Cell<bool>,
-    /// When segments were lost last.
+    /// When segments were lost last that no full queue explains, when such that one does, and when there
+    /// was a queue.
     lost_at: Cell<Option<Instant>>,
+    overrun_at: Cell<Option<Instant>>,
+    queued_at: Cell<Option<Instant>>,
 }
 
 /// Counters at the last interval, and what was learned from all of them.
@@ -118,6 +121,8 @@ impl Fleet {
             rate_before: Cell::new(u64::MAX / 3),
             is_begun: Cell::new(false),
             lost_at: Cell::new(None),
+            overrun_at: Cell::new(None),
+            queued_at: Cell::new(None),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use fullbore_base::Instant;
+
 use super::{Direction, Fleet, STALE_AFTER};
 use crate::client::Connection;
 use crate::path;
@@ -59,16 +61,23 @@ impl Fleet {
             return Limit::PeerWindow;
         }
         let connections = self.connections();
-        if connections.iter().any(has_lost) {
-            self.lost_at.set(Some(self.now()));
+        let within = |at: Option<Instant>, time| at.is_some_and(|at| self.now() - at < time);
+        if connections.iter().any(is_queueing) {
+            self.queued_at.set(Some(self.now()));
         }
-        let is_lossy = self
-            .lost_at
-            .get()
-            .is_some_and(|at| self.now() - at < LOSSY_FOR);
+        if connections.iter().any(has_lost) {
+            // A queue that was full is reason enough, and then one connection is, too.
+            match within(self.queued_at.get(), STALE_AFTER) {
+                true => self.overrun_at.set(Some(self.now())),
+                false => self.lost_at.set(Some(self.now())),
+            }
+        }
+        let is_lossy = within(self.lost_at.get(), LOSSY_FOR);
+        // What comes late stood behind what was sent again.
+        let is_late = is_lossy || within(self.overrun_at.get(), LOSSY_FOR);
         let limits = connections
             .iter()
-            .map(|connection| limit_of(connection, direction, is_lossy));
+            .map(|connection| limit_of(connection, direction, is_lossy, is_late));
         let limits: Vec<Limit> = limits.collect();
         // What holds for at least half of them.
         let count = |wanted: Limit| limits.iter().filter(|limit| **limit == wanted).count();
@@ -127,16 +136,24 @@ fn has_lost(connection: &Connection) -> bool {
     })
 }
 
+/// Whether there was a queue in the path at the end of the connection's last interval.
+fn is_queueing(connection: &Connection) -> bool {
+    let tcp = interval_of(connection).and_then(|interval| interval.tcp);
+    tcp.is_some_and(|tcp| path::is_path_queueing(&tcp))
+}
+
 /// What limited the last interval of a connection, as far as further lanes could help. On a lossy
 /// path, congestion control is held down by loss also where none was seen just now.
-fn limit_of(connection: &Connection, direction: Direction, is_lossy: bool) -> Limit {
+fn limit_of(connection: &Connection, direction: Direction, is_lossy: bool, is_late: bool) -> Limit {
     let Some(interval) = interval_of(connection) else {
         return Limit::Other;
     };
     match interval.steady {
         path::Limit::TcpReceiveWindow { .. } | path::Limit::SendBuffer { .. } => Limit::Tcp,
         path::Limit::TcpCongestion { .. } if is_lossy => Limit::Tcp,
-        path::Limit::RemoteProcessing { .. } if direction == Direction::Down => Limit::FarEnd,
+        path::Limit::RemoteProcessing { .. } if direction == Direction::Down && !is_late => {
+            Limit::FarEnd
+        }
         path::Limit::PeerWindow { .. }
         | path::Limit::CreditBudget { .. }
         | path::Limit::RequestsOutstanding { .. }
