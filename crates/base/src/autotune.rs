@@ -41,6 +41,9 @@ const TRIAL_ROUNDS: u8 = 3;
 /// A round trip that is longer than the shortest by this part of it, its inverse, is that of a queue.
 const QUEUE_FRACTION: u32 = 4;
 
+/// What comes in one piece at most: windows are refilled by requests of up to a quarter of a MiB.
+const PIECE_BYTES: u64 = 256 * 1024;
+
 /// Rounds that a retransmission may hold everything up.
 const BEHIND_ROUNDS: u32 = 3;
 
@@ -218,9 +221,10 @@ impl Autotune {
         } else if 2 * delivered > self.start {
             self.plateau = self.plateau.saturating_add(1);
         }
-        let want = if has_queue && self.trial.is_none() && now >= self.no_trial_before {
+        let want = if has_queue && !has_grown && self.trial.is_none() && now >= self.no_trial_before
+        {
             // More would only stand in that queue, until it overflows.
-            let enough = best / 2 * 3;
+            let enough = best / 2 * 3 + PIECE_BYTES;
             if enough < self.target {
                 self.trial = Some(Trial {
                     target: self.target,
