@@ -566,9 +566,7 @@ mod tests {
         let rtt = 10 * RTT;
         let mut sum = |lane| -> u64 {
             let units = std::iter::from_fn(|| schedule.next(at(0), lane, rtt));
-            units
-                .map(|unit| unit.span.size_hint - unit.span.offset)
-                .sum()
+            units.map(|unit| len(&unit)).sum()
         };
         let (fast, slow) = (sum(A), sum(B));
         assert!(fast >= 2 * slow, "{fast} {slow}");
