@@ -154,6 +154,37 @@ fn the_window_follows_the_path() {
     assert!((5_000_000..21_000_000).contains(&space), "{space}");
 }
 
+/// A reader at a tenth of the path's rate keeps the window closed; one that is fast enough does not.
+#[test]
+fn what_holds_a_sender_up_is_counted() {
+    for (read_rate, is_by_window) in [(Some(600_000), true), (None, false)] {
+        let config = Config {
+            receive_buffer_max: if is_by_window { 256 << 10 } else { 15 << 20 },
+            ..Config::default()
+        };
+        let path = link(MS * 10, 50);
+        let client = Host::client(
+            config,
+            Job {
+                send: 3_000_000,
+                ..Job::default()
+            },
+        );
+        let job = Job {
+            read_rate,
+            ..Job::default()
+        };
+        let server = Host::server(config, job, 16, 1);
+        let mut world = World::new(3, client, server, path, path);
+        assert_eq!(world.run_to_end(SECS * 200), Stop::Done);
+        let stats = world.client().info().stats;
+        assert!(stats.busy > MS * 400, "{stats:?}");
+        let share = stats.window_limited.as_secs_f64() / stats.busy.as_secs_f64();
+        assert_eq!(share > 0.5, is_by_window, "{share}");
+        assert!(is_by_window || share < 0.1, "{share}");
+    }
+}
+
 #[test]
 fn lost_handshakes_are_repeated() {
     let mut path = link(MS * 20, 50);

@@ -31,6 +31,10 @@ pub struct Stats {
     pub mtu_probes: u64,
     /// Times that full segments stopped to pass.
     pub black_holes: u64,
+    /// Time with data to send or unacknowledged.
+    pub busy: Duration,
+    /// Of it, held up by the peer's window.
+    pub window_limited: Duration,
 }
 
 /// How a connection stands.

@@ -98,6 +98,14 @@ struct Challenges {
     count: u32,
 }
 
+/// What held data back when there last was nothing to send, and since when.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    since: Instant,
+    is_busy: bool,
+    is_by_window: bool,
+}
+
 /// One connection.
 #[derive(Debug)]
 pub struct Connection {
@@ -130,6 +138,7 @@ pub struct Connection {
     repeating: Range<u64>,
     timers: Timers<{ Timer::COUNT }>,
     pace_at: Option<Instant>,
+    held: Held,
     stats: Stats,
 }
 
@@ -171,6 +180,7 @@ impl Connection {
             repeating: 0..0,
             timers: Timers::default(),
             pace_at: None,
+            held: Held::default(),
             stats: Stats::default(),
             config,
         }

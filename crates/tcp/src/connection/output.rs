@@ -59,9 +59,32 @@ impl Connection {
             | State::Closing
             | State::LastAck => self.transmit_stream(now, out),
         };
-        let transmit = transmit.or_else(|| self.transmit_ack(now, out))?;
-        self.stats.segments_sent += 1;
-        Some(transmit)
+        let transmit = transmit.or_else(|| self.transmit_ack(now, out));
+        match transmit {
+            Some(_) => self.stats.segments_sent += 1,
+            None => self.note_held(now),
+        }
+        transmit
+    }
+
+    /// Adds the time since the last call to what held data back then, and looks at what does now.
+    fn note_held(&mut self, now: Instant) {
+        let time = now - self.held.since;
+        if self.held.is_busy {
+            self.stats.busy += time;
+        }
+        if self.held.is_by_window {
+            self.stats.window_limited += time;
+        }
+        let (una, nxt) = (self.snd_una(), self.snd_nxt());
+        let available = self.outbox.end().saturating_sub(nxt);
+        let usable = (una + self.window.size).saturating_sub(nxt);
+        let is_open = self.state.is_synchronized() && self.state != State::TimeWait;
+        self.held = super::Held {
+            since: now,
+            is_busy: is_open && (available > 0 || nxt > una),
+            is_by_window: is_open && usable < available.min(u64::from(self.send_mss())),
+        };
     }
 
     fn transmit_syn(&mut self, now: Instant, out: &mut [u8]) -> Option<Transmit> {
