@@ -77,7 +77,7 @@ pub fn run(root: &Path, args: &[String]) -> Result<(), String> {
         );
     }
     if options.wants("unit") {
-        unit(&mut runner);
+        unit(&mut runner, python.as_deref());
     }
     if options.wants("packetdrill") {
         packetdrill(&mut runner);
@@ -127,7 +127,13 @@ fn packetdrill(runner: &mut Runner<'_>) {
 }
 
 /// The workspace's tests: by nextest when it is there, else by cargo's own runner.
-fn unit(runner: &mut Runner<'_>) {
+/// Those that talk to a library of Python do so in `python`.
+fn unit(runner: &mut Runner<'_>, python: Option<&Path>) {
+    let python = python.map(|path| path.to_string_lossy().into_owned());
+    let env: Vec<(&str, &str)> = python
+        .iter()
+        .map(|path| ("FULLBORE_PYTHON", path.as_str()))
+        .collect();
     let has_nextest = Command::new("cargo")
         .args(["nextest", "--version"])
         .stdout(Stdio::null())
@@ -135,11 +141,11 @@ fn unit(runner: &mut Runner<'_>) {
         .status()
         .is_ok_and(|status| status.success());
     if has_nextest {
-        cargo(runner, "unit", "nextest run --locked --workspace", &[]);
+        cargo(runner, "unit", "nextest run --locked --workspace", &env);
         cargo(runner, "doctests", "test --locked --workspace --doc", &[]);
     } else {
         let args = "test --locked --workspace --no-fail-fast -q";
-        cargo(runner, "unit", args, &[]);
+        cargo(runner, "unit", args, &env);
     }
     if runner.counts.passed == 0 {
         runner.fail("no test ran".into());

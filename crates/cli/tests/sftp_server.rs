@@ -5,6 +5,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
+use fullbore_testkit::Folder;
+
 const INIT: &[u8] = b"\0\0\0\x05\x01\0\0\0\x03";
 
 /// Peak memory at any backlog, in KiB.
@@ -102,6 +104,93 @@ fn what_was_asked_before_the_end_of_input_is_answered() {
     let attrs_len = u32::from_be_bytes(replies[..4].try_into().expect("four"));
     let status = &replies[4 + attrs_len as usize..];
     assert_eq!((status[4], &status[9..13]), (101, &[0, 0, 0, 8][..]));
+}
+
+/// Runs the server in `folder`, where what it makes is what the test makes; returns its replies to the two requests
+/// behind INIT and what it said on standard error.
+fn answers(folder: &Folder, args: &[&str], requests: [Vec<u8>; 2]) -> ([Vec<u8>; 2], String) {
+    let mut child = server()
+        .args(args)
+        .current_dir(folder.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let input = [INIT, &requests[0], &requests[1]].concat();
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin.write_all(&input).expect("the server reads");
+    drop(stdin);
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0), "{args:?}");
+    let mut rest = &output.stdout[..];
+    let mut packets = std::iter::from_fn(|| {
+        let (len, tail) = rest.split_first_chunk()?;
+        let (packet, tail) = tail.split_at(u32::from_be_bytes(*len) as usize);
+        rest = tail;
+        Some(packet.to_vec())
+    });
+    packets.next().expect("VERSION");
+    let replies = [packets.next(), packets.next()].map(|reply| reply.expect("an answer"));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (replies, said)
+}
+
+/// A status reply's code.
+fn code(reply: &[u8]) -> u32 {
+    assert_eq!(reply[0], 101, "a status");
+    u32::from_be_bytes(reply[5..9].try_into().expect("four"))
+}
+
+#[test]
+fn flags_do_what_openssh_says_they_do() {
+    let folder = Folder::new("sftp-server-flags");
+    std::fs::create_dir(folder.file("start")).expect("a folder");
+    let mkdir = |id, name: &[u8]| packet(14, id, &[&string(name)[..], &[0; 4]].concat());
+    let rmdir = |id, name: &[u8]| packet(15, id, &string(name));
+    let mode = |name: &str| {
+        let made = std::fs::metadata(folder.file(name)).expect("it was made");
+        std::os::unix::fs::PermissionsExt::mode(&made.permissions()) & 0o777
+    };
+    // -d, -u, -e, -l: where it starts, what it takes from modes, and what it tells whom.
+    let start = folder.file("start");
+    let start = start.to_str().expect("text");
+    let flags = ["-d", start, "-u", "027", "-e", "-l", "INFO"];
+    let (replies, said) = answers(&folder, &flags, [mkdir(1, b"a"), mkdir(2, b"a/b")]);
+    assert_eq!(replies.map(|reply| code(&reply)), [0, 0]);
+    assert_eq!((mode("start/a"), mode("start/a/b")), (0o750, 0o750));
+    assert!(said.contains("session opened for local user"), "{said}");
+    assert!(said.contains("mkdir") && said.contains("a/b"), "{said}");
+    let (_, said) = answers(
+        &folder,
+        &["-e", "-l", "QUIET"],
+        [mkdir(1, b"q"), rmdir(2, b"q")],
+    );
+    assert_eq!(said, "", "a quiet server says nothing");
+    // -f: the lines go to the system's log, and none to standard error.
+    let (_, said) = answers(
+        &folder,
+        &["-f", "LOCAL3", "-l", "DEBUG3"],
+        [mkdir(1, b"f"), rmdir(2, b"f")],
+    );
+    assert_eq!(said, "", "-e alone makes it speak there");
+    // -P, -p, -R: what it refuses.
+    for (flags, codes) in [
+        (&["-P", "rmdir"][..], [0, 3]),
+        (&["-p", "rmdir"], [3, 0]),
+        (&["-p", "mkdir,rmdir", "-P", "mkdir"], [3, 0]),
+        (&["-R"], [3, 3]),
+    ] {
+        let dir = folder.file("gone");
+        // It may be there from the round before.
+        let _ = std::fs::remove_dir(&dir);
+        if codes[0] != 0 {
+            std::fs::create_dir(&dir).expect("a folder");
+        }
+        let (replies, _) = answers(&folder, flags, [mkdir(1, b"gone"), rmdir(2, b"gone")]);
+        assert_eq!(replies.map(|reply| code(&reply)), codes, "{flags:?}");
+        assert_eq!(dir.exists(), codes[1] != 0, "{flags:?}");
+    }
 }
 
 /// A server over a socketpair, with a file of 1 MiB as its first handle.

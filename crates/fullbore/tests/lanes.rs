@@ -194,6 +194,7 @@ impl Drop for Stopped {
 fn a_lane_whose_server_hangs_is_left_and_what_it_does_later_changes_nothing() {
     let folder = Folder::new("stops");
     if !std::path::Path::new("/usr/lib/openssh/sftp-server").exists() {
+        fullbore_testkit::pass_over("OpenSSH's sftp-server");
         return;
     }
     let server = server_that_stops(&folder);

@@ -10,5 +10,5 @@ mod openssh;
 mod seed;
 
 pub use folder::Folder;
-pub use openssh::{Sshd, free_port, ssh_keygen, sshd_path, wait_for_line};
+pub use openssh::{Sshd, free_port, pass_over, ssh_keygen, sshd_path, wait_for_line};
 pub use seed::{seed, seeds};

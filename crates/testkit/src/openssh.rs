@@ -17,6 +17,18 @@ pub fn sshd_path() -> Option<&'static Path> {
         .find(|path| path.exists())
 }
 
+/// Says that a test is passed over because this machine has no `what`.
+///
+/// # Panics
+/// When `CI` is set: there a test passed over has failed.
+pub fn pass_over(what: &str) {
+    assert!(
+        std::env::var_os("CI").is_none(),
+        "this test needs {what}, which is not here"
+    );
+    println!("no {what} here: not tested");
+}
+
 /// A port of the loopback that nobody listens on.
 ///
 /// # Panics
@@ -78,11 +90,7 @@ impl Sshd {
     #[must_use]
     pub fn start(folder: Folder, extra: &str) -> Option<Self> {
         let Some(path) = sshd_path() else {
-            assert!(
-                std::env::var_os("CI").is_none(),
-                "this test needs sshd: install openssh-server"
-            );
-            println!("no sshd here: not tested");
+            pass_over("sshd");
             return None;
         };
         // The privilege separation folder that packages make at their start.

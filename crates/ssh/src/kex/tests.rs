@@ -91,7 +91,7 @@ fn recorded_exchanges_give_the_recorded_hash_signature_and_keys() {
         check_keys(&agreed, &exchange_hash, &f[11..]);
         count += 1;
     }
-    assert_eq!(count, 8);
+    assert_eq!(count, 9);
 }
 
 /// `letters` are 64 bytes each of A to F.

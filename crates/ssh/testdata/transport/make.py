@@ -94,7 +94,8 @@ async def exchanges():
         host_key = asyncssh.generate_private_key("ssh-ed25519")
         methods = ["mlkem768x25519-sha256", "curve25519-sha256", "ecdh-sha2-nistp256",
                    "ecdh-sha2-nistp384", "ecdh-sha2-nistp521", "diffie-hellman-group14-sha256",
-                   "diffie-hellman-group16-sha512", "diffie-hellman-group-exchange-sha256"]
+                   "diffie-hellman-group16-sha512", "diffie-hellman-group18-sha512",
+                   "diffie-hellman-group-exchange-sha256"]
         for method in methods:
             server = await asyncssh.listen("127.0.0.1", 0, server_host_keys=[host_key],
                                            kex_algs=[method])
