@@ -35,6 +35,7 @@ NAMES = {
     "scp": "OpenSSH `scp` - `sshd`",
     "cp-sshd": "`fullbore cp` - `sshd`",
     "cp-serve": "`fullbore cp` - `fullbore serve`",
+    "cp-udp": "`fullbore cp --transport udp` - `fullbore serve --udp`",
     "tar": "`tar` over `ssh`",
     "rsync": "`rsync -r` over `ssh`",
 }

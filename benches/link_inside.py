@@ -131,10 +131,10 @@ class Inside:
         openssh = ours = None
         if wanted & {"scp", "cp-sshd", "tar", "rsync"}:
             openssh = servers.sshd(self.context, "LogLevel ERROR", subsystem=SFTP_SERVER, host_keys=["ed25519"])
-        if "cp-serve" in wanted:
-            ours = servers.serve(self.context, root=self.folder)
+        if wanted & {"cp-serve", "cp-udp"}:
+            ours = servers.serve(self.context, "--udp", str(self.context.next_port + 1), root=self.folder)
         web = nginx(self.context) if "https" in wanted else None
-        by_program = {"https": web, "cp-serve": ours}
+        by_program = {"https": web, "cp-serve": ours, "cp-udp": ours}
         self.servers = {program: by_program.get(program, openssh) for program in self.plan["programs"]}
 
     def close(self):
@@ -176,11 +176,12 @@ class Inside:
             return ["rsync", "-r", "-W", "-e", ssh, *ends], target
         far = source if way == "get" else target
         # Behind `serve` the root is the folder that holds both.
-        far = f"/{far.relative_to(self.folder)}" if program == "cp-serve" else far
+        far = f"/{far.relative_to(self.folder)}" if program in ("cp-serve", "cp-udp") else far
         there = f"sftp://{login}:{server.port}/{far}"
         ends = [there, target] if way == "get" else [source, there]
-        recursive = ["-r"] if source.is_dir() else []
-        return self.context.cp_command(server, "-q", *recursive, *ends), target
+        words = ["-r"] if source.is_dir() else []
+        words += ["--transport", "udp"] if program == "cp-udp" else []
+        return self.context.cp_command(server, "-q", *words, *ends), target
 
     def measure(self, program, way, source):
         server = self.servers[program]

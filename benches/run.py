@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The figures of benches/README.md: fullbore and OpenSSH in one run, alternating, medians.
 
-    benches/run.py [--rounds N] [--mib N] [--quick] [--only copy|peers|backlog|files|link|sack|tcp] [--write] [--check]
+    benches/run.py [--rounds N] [--mib N] [--quick] [--only copy|peers|backlog|files|link|udp|sack|tcp] [--write] [--check]
 
 --write puts the tables into benches/README.md and README.md; --check fails when a floor is missed.
 """
@@ -29,6 +29,7 @@ import files  # noqa: E402
 import harness  # noqa: E402
 import link  # noqa: E402
 import peers  # noqa: E402
+import udp  # noqa: E402
 import sack  # noqa: E402
 import tcp  # noqa: E402
 
@@ -258,6 +259,11 @@ def tcp_section(args):
     return [f"Medians of {rounds} alternating rounds. {machine()}", "", *lines], kept
 
 
+def udp_section(args):
+    lines, kept = udp.run(args.binary.resolve(), args.quick)
+    return [f"{machine()}", "", *lines], kept
+
+
 # What can be measured; each gives the lines of its tables, and whether every floor was kept.
 SECTIONS = {
     "copy": copy_section,
@@ -265,6 +271,7 @@ SECTIONS = {
     "backlog": backlog_section,
     "files": files_section,
     "link": link_section,
+    "udp": udp_section,
     "sack": sack_section,
     "tcp": tcp_section,
 }

@@ -331,7 +331,7 @@ def udp_round_trips(c):
     entries = copies(c, 2022, "/one")
     for entry in entries:
         program, cp, *rest = entry["command"]
-        entry["command"] = [program, cp, "--transport", "udp", *rest]
+        entry["command"], entry["runs"] = [program, cp, "--transport", "udp", *rest], 2
     found = round_trips(c, serve, 2022, entries)
     assert (c.folder / "got").read_bytes() == b"x"
     check(found, "cp, first contact", ROUND_TRIPS_FIRST)
