@@ -138,6 +138,33 @@ def nothing_in_common(context):
     assert "aes256-ctr" in output and "aes128-gcm@openssh.com" in output, output
 
 
+# What `fullbore` does not speak, by the keyword of sshd_config that leaves a server nothing else.
+LEGACY = {
+    "KexAlgorithms": "diffie-hellman-group14-sha1,diffie-hellman-group1-sha1",
+    "HostKeyAlgorithms": "ssh-rsa",
+    "Ciphers": "aes128-cbc,3des-cbc",
+    "MACs": "hmac-sha1,hmac-md5",
+}
+
+
+def legacy(keyword, names):
+    @case(f"algorithm-only-old-{keyword.lower()}-is-explained")
+    def run(context):
+        """SHA-1, CBC and the like: an error that names what each side offers, from either."""
+        lines = [f"{keyword} {names}"] + (["Ciphers aes128-ctr"] if keyword == "MACs" else [])
+        server = sshd(context, *lines, host_keys=["rsa"])
+        options = ["Ciphers=aes128-ctr"] if keyword == "MACs" else []
+        _, output = context.cp(server, context.file(1), server.url("x"), options=options, ok=False)
+        assert all(name in output for name in names.split(",")), output
+        ours = {"KexAlgorithms": "curve25519-sha256", "HostKeyAlgorithms": "rsa-sha2-512"}
+        ours |= {"Ciphers": "aes128-gcm@openssh.com", "MACs": "hmac-sha2-256"}
+        assert ours[keyword] in output, output
+
+
+for legacy_keyword, legacy_names in LEGACY.items():
+    legacy(legacy_keyword, legacy_names)
+
+
 @case("algorithm-certificates")
 def certificates(context):
     """A user certificate at OpenSSH's server; a host certificate from it."""

@@ -1,5 +1,7 @@
 """Both ends push at once, over one connection."""
 
+import os
+
 from cases_rekey import Master
 from harness import GIB, MIB, case, same
 from servers import serve, sshd_ours
@@ -18,11 +20,10 @@ def openssh(context):
     assert peak < 96 * MIB, f"{peak / MIB:.1f} MiB resident"
 
 
-
-@case("duplex-openssh-sshd-ours-256mib", timeout=200, alone=True)
+@case("duplex-openssh-sshd-ours-1gib", timeout=300, alone=True)
 def openssh_ours(context):
     server = sshd_ours(context)
-    source = context.file(256 * MIB)
+    source = context.file(GIB)
     server.here("down").hardlink_to(source)
     with Master(context, server) as master:
         master.both(source, "up", "down", context.folder / "down")
@@ -30,16 +31,20 @@ def openssh_ours(context):
     same(source, context.folder / "down")
 
 
+# What asyncssh moves in each direction: it takes its time.
+ASYNCSSH_MIB = int(os.environ.get("FULLBORE_DUPLEX_MIB", "256"))
+
+
 def asyncssh_case(window):
-    @case(f"duplex-asyncssh-serve-window-{window >> 10}k", timeout=300, alone=True)
+    @case(f"duplex-asyncssh-serve-window-{window >> 10}k", timeout=600, alone=True)
     def run(context):
-        """Two channels of one asyncssh connection, 256 MiB each way, with windows of its choice."""
+        """Two channels of one asyncssh connection, pushing at once, with windows of its choice."""
         import asyncio
 
         import asyncssh
 
         server = serve(context)
-        source = context.file(256 * MIB)
+        source = context.file(ASYNCSSH_MIB * MIB)
         server.here("down").hardlink_to(source)
 
         async def body():

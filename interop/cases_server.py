@@ -3,6 +3,7 @@
 import contextlib
 import os
 import subprocess
+import urllib.parse
 
 from harness import GIB, HARD_NAMES, MIB, SIZES, Skip, case, same, same_tree, wait_until, which
 from servers import serve, sshd_ours
@@ -80,6 +81,10 @@ class Pscp(Client):
         self.flags = ["-batch", "-P", str(self.server.port), "-i", self.context.shared / "user.ppk"]
         self.flags += ["-hostkey", fingerprint]
 
+    def list(self, name):
+        _, output = self.run([which("pscp"), "-sftp", *self.flags, "-ls", self.server.url(name)])
+        return [line.split()[-1] for line in output.splitlines() if line[:1] in "-d"]
+
     def put(self, local, name):
         self.run([which("pscp"), "-sftp", *self.flags, local, self.server.url(name)])
 
@@ -146,11 +151,14 @@ class Curl(Client):
         self.flags = ["-sS", "--insecure", "--key", self.key, "--pubkey", f"{self.key}.pub"]
         self.at_url = f"sftp://{self.server.user}@{self.server.host}:{self.server.port}"
 
+    def url(self, name):
+        return self.at_url + urllib.parse.quote(os.fsencode(self.server.path(name)))
+
     def put(self, local, name):
-        self.run([which("curl"), *self.flags, "-T", local, f"{self.at_url}{self.server.path(name)}"])
+        self.run([which("curl"), *self.flags, "-T", local, self.url(name)])
 
     def get(self, name, local):
-        self.run([which("curl"), *self.flags, "-o", local, f"{self.at_url}{self.server.path(name)}"])
+        self.run([which("curl"), *self.flags, "-o", local, self.url(name)])
 
     def list(self, name):
         _, output = self.run([which("curl"), *self.flags, "-l", f"{self.at_url}{self.server.path(name)}/"])
@@ -290,7 +298,7 @@ def for_each_client(name, make_client, server_name, make_server):
         for size in SIZES:
             round_trip(context, client, server, size)
 
-    if name in ("scp", "pscp"):
+    if name == "scp":
         return
 
     @case(f"{name}-{server_name}-lists-10000")
@@ -360,6 +368,42 @@ def sftp_names(context):
     same_tree(tree, server.here("hard"))
     client.batch(b"get -r /hard %s" % quote(context.folder / "back"))
     same_tree(tree, context.folder / "back")
+
+
+def names_case(name, is_possible):
+    """Each hard name that the program can be told, put and got one by one."""
+
+    @case(f"{name}-serve-names")
+    def run(context):
+        options = {"host_key": CLIENTS[name].host_key} if hasattr(CLIENTS[name], "host_key") else {}
+        server = serve(context, **options)
+        client = CLIENTS[name](context, server)
+        for i, hard in enumerate(filter(is_possible, HARD_NAMES)):
+            source = context.folder / f"source-{i}"
+            source.write_bytes(b"%d" % i + hard)
+            client.put(source, os.fsdecode(hard))
+            assert sorted(os.listdir(os.fsencode(server.root))) == [hard], hard
+            same(source, server.here(os.fsdecode(hard)))
+            client.get(os.fsdecode(hard), context.folder / f"back-{i}")
+            same(source, context.folder / f"back-{i}")
+            server.here(os.fsdecode(hard)).unlink()
+
+
+def is_text(name):
+    try:
+        return name.decode().isprintable()
+    except UnicodeDecodeError:
+        return False
+
+
+names_case("sshfs", lambda name: True)
+names_case("scp", lambda name: not set(name) & set(b"*?[]\\"))
+names_case("curl", lambda name: True)
+# PuTTY's programs have patterns of their own; rclone writes bytes that are no text in an alphabet of its own.
+names_case("pscp", lambda name: is_text(name) and not set(name) & set(b"*?[]\\\"'"))
+names_case("psftp", lambda name: is_text(name) and not set(name) & set(b"*?[]\\\"'"))
+names_case("lftp", lambda name: is_text(name) and not set(name) & set(b"*?[]\\\"'"))
+names_case("rclone", is_text)
 
 
 @case("ssh-subsystem-serve")
