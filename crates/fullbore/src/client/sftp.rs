@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use fullbore_sftp::client::{Handle, ReplyMessage, ServerInfo};
 use fullbore_sftp::proto::{
-    Attrs, CheckFile, CheckFileReply, Code, HashAlgorithm, Limits, OpenFlags, Reply, Request,
-    StatVfs,
+    Attrs, CheckFile, CheckFileReply, Code, HashAlgorithm, Ids, Limits, NamesById, OpenFlags,
+    Reply, Request, StatVfs,
 };
 
 use super::ahead::Ahead;
@@ -278,6 +278,28 @@ impl Sftp {
     /// The home folder of a user; an empty name is the user logged in (`home-directory`).
     pub async fn home_directory(&self, user: &[u8]) -> Result<Vec<u8>, Error> {
         self.name(Request::HomeDirectory { user }).await
+    }
+
+    /// The names of users and groups, in the order of their ids, an empty one where the server knows none
+    /// (`users-groups-by-id@openssh.com`).
+    pub async fn names_by_id(
+        &self,
+        uids: &[u32],
+        gids: &[u32],
+    ) -> Result<(Vec<Vec<u8>>, Vec<Vec<u8>>), Error> {
+        let packed = |ids: &[u32]| ids.iter().flat_map(|id| id.to_be_bytes()).collect();
+        let (uids, gids): (Vec<u8>, Vec<u8>) = (packed(uids), packed(gids));
+        let request = Request::UsersGroupsById {
+            uids: parsed(Ids::from_packed(&uids))?,
+            gids: parsed(Ids::from_packed(&gids))?,
+        };
+        let reply = self.lane.call(&request).await?;
+        let names = parsed(NamesById::parse(extended(&reply)?))?;
+        let owned = |name: &[u8]| name.to_vec();
+        Ok((
+            names.users().map(owned).collect(),
+            names.groups().map(owned).collect(),
+        ))
     }
 
     /// Copies on the server (`copy-data`). A `len` of 0 copies to the end of the file.
