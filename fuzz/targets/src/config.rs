@@ -10,7 +10,9 @@ use fullbore::config::destination::Location;
 use fullbore::config::known_hosts::{HostName, KnownHosts};
 use fullbore::config::quirks::{self, Quirks};
 use fullbore::config::ssh_config::{self, AlgorithmDefaults};
-use fullbore::config::{Environment, FileFacts, pattern, text};
+use fullbore::config::{Environment, FileFacts, pattern, settings, text};
+use fullbore::server::serve::password::PasswordHash;
+use fullbore_base::Network;
 
 /// A known_hosts file, looked up.
 pub fn known_hosts(data: &[u8]) {
@@ -51,6 +53,23 @@ pub fn quirks(data: &[u8]) {
             assert!(!known.describe().contains('\n'));
         }
         Err((line, _)) => assert!(line <= text.lines().count().max(1)),
+    }
+}
+
+/// A settings file of `serve`, the password's hash that one may name, and a network.
+pub fn settings(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    match settings::parse(&text) {
+        Ok(values) => assert!(values.len() <= text.lines().count()),
+        Err((line, what)) => assert!(line <= text.lines().count() && !what.is_empty()),
+    }
+    for line in text.lines() {
+        if let Ok(hash) = PasswordHash::parse(line) {
+            let printed = hash.to_string();
+            let again = PasswordHash::parse(&printed).map(|hash| hash.to_string());
+            assert_eq!(again.ok(), Some(printed));
+        }
+        let _ = Network::parse(line);
     }
 }
 
@@ -212,6 +231,17 @@ pub fn quirks_seeds() -> Vec<Vec<u8>> {
         b"SSH-2.0-OpenSSH_9.2p1 Debian-2\n[[server]]\nmatch = \"Open*\"\nsessions-max = 2\n",
         b"SSH-2.0-Acme_1\n# c\n[[server]] # d\nmatch = '*'\nignored-extensions = [\"a\", 'b']\n          serves-in-order = true\nsymlink-link-first = false\nhandles-max = 0\n",
         b"SSH-2.0-x\n[[server]]\nmatch=\"a\"\n[[server]]\nmatch=\"x\"\nreaddirs-max = 0\n",
+    ];
+    seeds.into_iter().map(<[u8]>::to_vec).collect()
+}
+
+/// Values of each kind, a hash, networks.
+#[must_use]
+pub fn settings_seeds() -> Vec<Vec<u8>> {
+    let seeds: [&[u8]; 3] = [
+        b"# c\nlisten = [\"0.0.0.0:2222\", '[::]:2222'] # d\nread-only = true\nlogin-grace = 20\nroot = \"/a \\\"b\\\"\\n\"\n",
+        b"$pbkdf2-sha256$1000$AAECAwQFBgcICQoLDA0ODw$AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\n",
+        b"10.0.0.0/8\nfd00::/8\n1.2.3.4\n",
     ];
     seeds.into_iter().map(<[u8]>::to_vec).collect()
 }

@@ -100,6 +100,11 @@ pub const TARGETS: &[Target] = &[
         seeds: config::quirks_seeds,
     },
     Target {
+        name: "settings",
+        run: config::settings,
+        seeds: config::settings_seeds,
+    },
+    Target {
         name: "patterns",
         run: config::patterns,
         seeds: config::patterns_seeds,
@@ -113,6 +118,11 @@ pub const TARGETS: &[Target] = &[
         name: "tcp_segment",
         run: tcp::segment,
         seeds: tcp::segment_seeds,
+    },
+    Target {
+        name: "tun_packet",
+        run: tcp::packet,
+        seeds: tcp::packet_seeds,
     },
     Target {
         name: "tcp_connection",

@@ -4,7 +4,9 @@ use std::io::IoSliceMut;
 
 use fullbore_base::{ByteQueue, Instant};
 use fullbore_sftp::client::{BlockError, Blocks, BulkId, Client, Config};
-use fullbore_sftp::proto::{self, Attrs, OpenFlags, Reply, Request};
+use fullbore_sftp::proto::{
+    self, Attrs, CheckFileReply, Limits, NamesById, OpenFlags, Reply, Request, StatVfs, Version,
+};
 use fullbore_sftp::server::{self, Server, Stop};
 
 use crate::store::Chance;
@@ -41,6 +43,39 @@ pub fn reply(data: &[u8]) {
     let mut printed = Vec::new();
     reply.encode(id, &mut printed);
     assert_eq!(printed.len(), reply.encoded_len());
+    if let Reply::Extended(payload) = reply {
+        extended_reply(payload);
+    }
+}
+
+/// The payload of an EXTENDED_REPLY, by each request that it may answer.
+fn extended_reply(payload: &[u8]) {
+    let mut printed = Vec::new();
+    if let Ok(limits) = Limits::parse(payload) {
+        limits.encode(&mut printed);
+        assert_eq!(Limits::parse(&printed), Ok(limits));
+    }
+    printed.clear();
+    if let Ok(figures) = StatVfs::parse(payload) {
+        figures.encode(&mut printed);
+        assert_eq!(StatVfs::parse(&printed), Ok(figures));
+    }
+    if let Ok(names) = NamesById::parse(payload) {
+        assert!(names.users().chain(names.groups()).count() <= payload.len() / 4);
+    }
+    if let Ok(reply) = CheckFileReply::parse(payload) {
+        assert!(reply.digests.len() <= payload.len());
+    }
+    // VERSION's list, which stands behind its number.
+    let version = [&3u32.to_be_bytes(), payload].concat();
+    let packet = proto::Packet {
+        kind: 2,
+        body: &version,
+        total_len: 0,
+    };
+    if let Ok(version) = Version::parse(packet) {
+        assert!(version.extensions.iter().count() <= payload.len() / 8);
+    }
 }
 
 /// A client in the middle of a download, an upload and a call, and a server that sends `data`.
@@ -292,6 +327,10 @@ pub fn reply_seeds() -> Vec<Vec<u8>> {
             (104, b"\0\0\0\x01\0\0\0\x01a\0\0\0\x01b\0\0\0\0"),
             (105, b"\0\0\0\x01\0\0\0\0\0\0\0\x05"),
             (201, b"\0\0\0\0\0\x04\0\0"),
+            (201, &[0; 88]),
+            (201, b"\0\0\0\x08\0\0\0\x04root\0\0\0\x04\0\0\0\0"),
+            (201, b"\0\0\0\x06sha256 one digest of thirty-two byte"),
+            (201, b"\0\0\0\x06limits\0\0\0\x011"),
         ] {
             let mut body = vec![kind];
             body.extend(id.to_be_bytes());
