@@ -30,7 +30,7 @@ from expected import EXPECTED  # noqa: E402
 
 def load_cases():
     import cases_algorithms, cases_client, cases_copy, cases_disk, cases_doctor, cases_duplex, cases_hostile, cases_hostile_server  # noqa: E401,F401
-    import cases_udp, cases_files, cases_handshake, cases_hostile_limits, cases_kill, cases_lanes, cases_limits, cases_link, cases_rekey, cases_resume, cases_sack, cases_server, cases_serve_rules, cases_tcp  # noqa: E401,F401
+    import cases_udp, cases_files, cases_handshake, cases_hostile_limits, cases_kill, cases_lanes, cases_limits, cases_link, cases_login, cases_rekey, cases_resume, cases_sack, cases_server, cases_serve_rules, cases_tcp  # noqa: E401,F401
 
     return harness.CASES
 
