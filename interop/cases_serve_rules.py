@@ -92,6 +92,38 @@ def certificate(context):
         raise AssertionError(f"{bad} was let in")
 
 
+@case("serve-rule-host-certificate")
+def host_certificate(context):
+    """Whoever trusts the authority needs to know no key, be it OpenSSH's client or ours; a wrong one is not served."""
+    keygen, ca = which("ssh-keygen"), context.shared / "ca"
+    for kind in ("ed25519", "rsa"):
+        for suffix in ("", ".pub"):
+            (context.folder / f"{kind}{suffix}").write_bytes((context.shared / f"host_{kind}{suffix}").read_bytes())
+        (context.folder / kind).chmod(0o600)
+        sign = [keygen, "-q", "-s", ca, "-I", "id", "-h", "-n", context.host, "-V", "-1h:+1h"]
+        context.run([*sign, context.folder / f"{kind}.pub"])
+        key = context.folder / kind
+        server = serve(context, "--host-key", key, root=context.dir(f"root-{kind}"), host_key=kind)
+        # The plain key of the test's own stands first; who asks for a certificate gets the other's.
+        known = context.folder / "known"
+        known.write_text(f"@cert-authority * {(context.shared / 'ca.pub').read_text()}")
+        trusting = ["StrictHostKeyChecking=yes", f"UserKnownHostsFile={known}"]
+        client = Sftp(context, server)
+        client.known = [f"-o{option}" for option in trusting] + client.known
+        client.put(context.file(70_000), "theirs")
+        same(context.file(70_000), server.here("theirs"))
+        command = [context.binary, "cp", "-F", "/dev/null", "-P", str(server.port)]
+        command += ["-i", context.shared / "user_ed25519"]
+        for option in trusting:
+            command += ["-o", option]
+        context.run([*command, context.file(70_000), server.url("ours")])
+        same(context.file(70_000), server.here("ours"))
+    (context.folder / "rsa-cert.pub").write_bytes((context.folder / "ed25519-cert.pub").read_bytes())
+    command = [context.binary, "serve", "--listen", f"{context.host}:0", "--host-key", context.folder / "rsa"]
+    _, output = context.run(command, ok=False)
+    assert "rsa-cert.pub" in output, output
+
+
 @case("serve-rule-login-grace")
 def login_grace(context):
     """A connection that never says who it is goes away by itself."""

@@ -68,7 +68,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         "host-key",
         Kind::Many,
         "FILE",
-        "The server's key; may be given again [default: made at the first start]",
+        "The server's key, with its certificate in FILE-cert.pub if that is there; may be given again [default: made at the first start]",
     ),
     (
         "login-grace",

@@ -31,6 +31,15 @@ impl HostIdentity {
         Ok(Self { key, certificate })
     }
 
+    /// A key without a certificate.
+    #[must_use]
+    pub const fn plain(key: PrivateKey) -> Self {
+        Self {
+            key,
+            certificate: None,
+        }
+    }
+
     /// The private key.
     #[must_use]
     pub const fn key(&self) -> &PrivateKey {

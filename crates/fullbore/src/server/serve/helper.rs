@@ -9,6 +9,7 @@ use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use fullbore_ssh::cert::HostIdentity;
 use fullbore_ssh::config::{HostKey, ServerConfig};
 use fullbore_ssh::connection::ConnectionConfig;
 use tokio::sync::watch;
@@ -17,7 +18,7 @@ use tokio::task::LocalSet;
 use super::auth::{Policy, Rights};
 use super::connection::Shared;
 use super::gate::{Gate, GateLimits};
-use super::host_key::{self, ServerKey};
+use super::host_key;
 use super::listen::{FILE_QUEUE_MAX, FILE_THREADS_MAX, KEEPALIVE, ServeError, runtime};
 use super::log::{Log, LogSink};
 use super::udp::{self, Hall};
@@ -81,7 +82,7 @@ pub fn run(
         .map_err(ServeError::System)?;
     let waiting = waiting.remove(0);
     LocalSet::new().block_on(&runtime, async {
-        let shared = Rc::new(shared(options, ServerKey::new(key), Log::new(sink)));
+        let shared = Rc::new(shared(options, HostIdentity::plain(key), Log::new(sink)));
         let (stop, stopped) = watch::channel(false);
         let gate = Gate::new(GateLimits::default());
         let hall = Hall::new(shared, waiting, gate, stopped).map_err(ServeError::System)?;
@@ -109,7 +110,7 @@ fn bind(options: &HelperOptions) -> Result<Bound, ServeError> {
     Err(last.unwrap_or(ServeError::NoAddress))
 }
 
-fn shared(options: &HelperOptions, key: ServerKey, log: Log) -> Shared {
+fn shared(options: &HelperOptions, key: HostIdentity, log: Log) -> Shared {
     let connection = ConnectionConfig {
         keepalive_interval: Some(KEEPALIVE),
         // Until the process's ledger says more.

@@ -6,8 +6,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use fullbore_ssh::config::HostKey;
-use fullbore_ssh::key::{Algorithm, KeyError, PrivateKey};
+use fullbore_ssh::cert::{Certificate, CertificateError, HostIdentity};
+use fullbore_ssh::key::{KeyError, PrivateKey};
 use fullbore_ssh::provider::SecureRandom;
 use zeroize::Zeroizing;
 
@@ -15,37 +15,6 @@ use crate::config::text::reason;
 
 /// The longest key file that is read: an RSA-16384 key takes 13 KiB.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
-
-/// A host key that signs.
-#[derive(Debug)]
-pub struct ServerKey(PrivateKey);
-
-impl ServerKey {
-    /// Serves with `key`.
-    #[must_use]
-    pub const fn new(key: PrivateKey) -> Self {
-        Self(key)
-    }
-
-    /// Its public half.
-    #[must_use]
-    pub const fn public_key(&self) -> &fullbore_ssh::key::PublicKey {
-        self.0.public_key()
-    }
-}
-
-impl HostKey for ServerKey {
-    fn blob(&self, algorithm: &str) -> Option<Vec<u8>> {
-        let algorithm = Algorithm::from_name(algorithm.as_bytes())?;
-        let key = self.0.public_key();
-        (algorithm.key_type() == key.key_type()).then(|| key.to_blob())
-    }
-
-    fn sign(&self, algorithm: &str, data: &[u8]) -> Option<Vec<u8>> {
-        let algorithm = Algorithm::from_name(algorithm.as_bytes())?;
-        self.0.sign(algorithm, data).ok()
-    }
-}
 
 /// Why there is no host key.
 #[derive(Debug)]
@@ -58,6 +27,7 @@ pub struct HostKeyError {
 enum Why {
     Io(io::Error),
     Key(KeyError),
+    Certificate(CertificateError),
     Mode(u32),
     TooLong,
 }
@@ -68,6 +38,7 @@ impl fmt::Display for HostKeyError {
         match &self.why {
             Why::Io(error) => write!(f, "host key {path}: {}", reason(error)),
             Why::Key(error) => write!(f, "host key {path}: {error}"),
+            Why::Certificate(error) => write!(f, "host certificate {path}: {error}"),
             Why::Mode(mode) => write!(
                 f,
                 "host key {path}: its mode {mode:04o} lets others read it; \
@@ -80,11 +51,12 @@ impl fmt::Display for HostKeyError {
 
 impl std::error::Error for HostKeyError {}
 
-/// Reads the host key in `path`.
+/// Reads the host key in `path`, and its certificate from the file beside it whose name ends in `-cert.pub`, if
+/// there is one.
 ///
 /// # Errors
-/// When it cannot be read, is no key without passphrase, or others may read it.
-pub fn read(path: &Path) -> Result<ServerKey, HostKeyError> {
+/// When one cannot be read, is no key without passphrase or no certificate for it, or others may read the key.
+pub fn read(path: &Path) -> Result<HostIdentity, HostKeyError> {
     let fail = |why| HostKeyError {
         path: path.to_owned(),
         why,
@@ -94,15 +66,47 @@ pub fn read(path: &Path) -> Result<ServerKey, HostKeyError> {
     if facts.mode() & 0o077 != 0 {
         return Err(fail(Why::Mode(facts.mode() & 0o7777)));
     }
-    let mut text = Zeroizing::new(Vec::new());
+    let text = whole(file).map_err(fail)?;
+    let key = PrivateKey::from_file(&text, None).map_err(|error| fail(Why::Key(error)))?;
+    match certificate(path)? {
+        None => Ok(HostIdentity::plain(key)),
+        Some((of, certificate)) => {
+            HostIdentity::new(key, Some(certificate)).map_err(|error| HostKeyError {
+                path: of,
+                why: Why::Certificate(error),
+            })
+        }
+    }
+}
+
+/// The certificate for the key in `key_path`, and where it was found.
+fn certificate(key_path: &Path) -> Result<Option<(PathBuf, Certificate)>, HostKeyError> {
+    let mut path = key_path.as_os_str().to_owned();
+    path.push("-cert.pub");
+    let path = PathBuf::from(path);
+    let fail = |why| HostKeyError {
+        path: path.clone(),
+        why,
+    };
+    let file = match File::open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(|error| fail(Why::Io(error)))?,
+    };
+    let line = whole(file).map_err(fail)?;
+    let found = Certificate::from_line(&line).map_err(|error| fail(Why::Certificate(error)))?;
+    Ok(Some((path, found)))
+}
+
+fn whole(file: File) -> Result<Zeroizing<Vec<u8>>, Why> {
+    // Once as long as it gets: a key leaves no copy behind.
+    let mut text = Zeroizing::new(Vec::with_capacity(FILE_BYTES_MAX as usize + 1));
     file.take(FILE_BYTES_MAX + 1)
         .read_to_end(&mut text)
-        .map_err(|error| fail(Why::Io(error)))?;
+        .map_err(Why::Io)?;
     if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(fail(Why::TooLong));
+        return Err(Why::TooLong);
     }
-    let key = PrivateKey::from_file(&text, None).map_err(|error| fail(Why::Key(error)))?;
-    Ok(ServerKey(key))
+    Ok(text)
 }
 
 /// Reads the host key in `path`, or makes an Ed25519 key there. Two servers that start at once end
@@ -113,7 +117,7 @@ pub fn read(path: &Path) -> Result<ServerKey, HostKeyError> {
 pub fn read_or_make(
     path: &Path,
     random: &mut dyn SecureRandom,
-) -> Result<(ServerKey, bool), HostKeyError> {
+) -> Result<(HostIdentity, bool), HostKeyError> {
     match read(path) {
         Err(HostKeyError {
             why: Why::Io(error),
@@ -130,7 +134,7 @@ pub fn read_or_make(
         .to_openssh("fullbore host key")
         .map_err(|error| fail(Why::Key(error)))?;
     match place(path, text.expose()) {
-        Ok(()) => Ok((ServerKey(key), true)),
+        Ok(()) => Ok((HostIdentity::plain(key), true)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             read(path).map(|key| (key, false))
         }

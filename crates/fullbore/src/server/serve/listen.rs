@@ -283,10 +283,10 @@ fn host_keys(options: &ServeOptions) -> Result<HostKeys, HostKeyError> {
         keys.push((host_key::read(path)?, false));
     }
     let lines = keys.iter().map(|(key, is_new)| HostKeyLine {
-        algorithm: key.public_key().key_type().name().to_owned(),
-        fingerprint: fingerprint(&key.public_key().to_blob()),
-        line: key.public_key().to_line(""),
-        blob: key.public_key().to_blob(),
+        algorithm: key.key().public_key().key_type().name().to_owned(),
+        fingerprint: fingerprint(&key.key().public_key().to_blob()),
+        line: key.key().public_key().to_line(""),
+        blob: key.key().public_key().to_blob(),
         is_new: *is_new,
     });
     let lines = lines.collect();
