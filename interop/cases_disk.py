@@ -59,12 +59,12 @@ def put_sshd_ours(context):
 
 @case("disk-full-put-sshd")
 def put_sshd(context):
-    """OpenSSH's server says only `Failure`; that is passed on, and what was asked."""
+    """OpenSSH's server says only `Failure`; that is passed on, with the reason that is behind nearly all."""
     folder = small_disk(context, "small")
     server = sshd(context)
     server.root, server.prefix = folder, str(folder)
     _, output = context.cp(server, context.file(SIZE), server.url("x"), ok=False)
-    check(output, folder, ("failure",))
+    check(output, folder, ("its disk or a quota is full",))
 
 
 @case("disk-full-sftp-serve")
