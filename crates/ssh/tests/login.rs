@@ -8,6 +8,7 @@ use common::apps::{Ask, Flow, Judge};
 use common::*;
 use fullbore_base::Instant;
 use fullbore_sim::PairConfig;
+use fullbore_ssh::Event;
 use fullbore_ssh::auth::{Attempt, AuthAnswer, AuthRequest, Credential, Method, MethodSet, Secret};
 use fullbore_ssh::config::{ClientConfig, ServerConfig};
 use std::time::Duration;
@@ -66,6 +67,29 @@ fn every_method_leads_to_a_channel_ahead_of_success_and_behind_it() {
         logs_in(seed, vec![key_attempt(9, false)], strict, eager);
         logs_in(seed, vec![password("secret")], strict, eager);
         logs_in(seed, vec![Attempt::KeyboardInteractive], strict, eager);
+    }
+}
+
+#[test]
+fn nothing_secret_is_left_where_it_arrived() {
+    const ANSWER: &[u8] = b"correct horse battery staple";
+    for attempt in [
+        Attempt::Password(Secret::from(ANSWER)),
+        Attempt::KeyboardInteractive,
+    ] {
+        let mut client = Client::new(vec![attempt], Vec::new());
+        client.answers = vec![Secret::from(ANSWER)];
+        let mut both = pair(
+            network(16),
+            (client_config(), client),
+            (server_config(), Server::new(|_| AuthAnswer::Reject)),
+            64 << 10,
+        );
+        run(&mut both, |both| {
+            both.b.events.contains(&Event::AuthRequest)
+        });
+        let input = both.b.conn.input_space();
+        assert!(!input.windows(ANSWER.len()).any(|part| part == ANSWER));
     }
 }
 

@@ -229,7 +229,10 @@ impl Connection {
                 let Some(session) = session(&self.transport) else {
                     return Ok(());
                 };
-                auth.handle_message(&session, payload)?;
+                let handled = auth.handle_message(&session, payload);
+                // A password or an answer may stand in it.
+                self.transport.wipe_payload();
+                handled?;
                 if auth.is_waiting() {
                     self.signs.tell(Event::AuthRequest);
                 }

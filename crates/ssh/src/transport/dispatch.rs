@@ -10,6 +10,7 @@ use crate::msg::{
 };
 use crate::wire::{Put, Reader};
 use fullbore_base::Instant;
+use zeroize::Zeroize;
 
 /// Of the peer's words in DISCONNECT.
 const DESCRIPTION_BYTES_MAX: usize = 1024;
@@ -72,6 +73,14 @@ impl Transport {
                 Some(range) => &self.rx.bytes()[range.clone()],
                 None => self.opener.inflated(),
             },
+        }
+    }
+
+    /// Overwrites the current message where it lies: it held a secret.
+    pub(crate) fn wipe_payload(&mut self) {
+        let packet = self.current.as_ref();
+        if let Some(range) = packet.and_then(|packet| packet.payload.clone()) {
+            self.rx.bytes_mut()[range].zeroize();
         }
     }
 
