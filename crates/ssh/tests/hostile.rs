@@ -487,6 +487,28 @@ fn a_client_in_its_role_takes_no_channels_and_no_forwards() {
     assert_eq!(node.conn.error(), None);
 }
 
+#[test]
+fn a_client_takes_a_maximum_packet_of_one_and_not_of_zero() {
+    for (max, expected) in [(1, None), (0, misbehaved(PeerMisbehaved::MaxPacketZero))] {
+        let app = Client::new(
+            vec![fullbore_ssh::auth::Attempt::None],
+            vec![(Ask::Subsystem("echo".to_owned()), Flow::new(100))],
+        );
+        let mut node = client_node(client_config(), app, 256 * 1024);
+        let mut raw = Raw::server();
+        raw.let_in(&mut node);
+        raw.expect(SSH_MSG_CHANNEL_OPEN);
+        raw.send(&message(SSH_MSG_CHANNEL_OPEN_CONFIRMATION, |m| {
+            m.put_u32(0);
+            m.put_u32(3);
+            m.put_u32(1000);
+            m.put_u32(max);
+        }));
+        raw.exchange(&mut node);
+        assert_eq!(node.conn.error().cloned(), expected, "{max}");
+    }
+}
+
 /// What the raw side and the server's application do to end a channel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
