@@ -38,6 +38,10 @@ const LATE_CLOSE_MAX: Duration = Duration::from_secs(2);
 const OPEN_MAX: Duration = Duration::from_secs(10);
 const OPEN_ROUNDS: u32 = 20;
 
+/// Shorter paths are filled by what may be handed out without a mark: 6 Gbit/s, and what is left of a copy
+/// that breaks need not be doubted further back.
+const DEEP_RTT_MIN: Duration = Duration::from_millis(20);
+
 /// Marks are at most so many seconds old.
 const MARK_SECONDS: u32 = 24 * 60 * 60;
 
@@ -439,7 +443,8 @@ impl Crew for FileCrew<'_> {
             return 0;
         }
         let wanted = lane.session.sftp.outstanding_bytes_max();
-        match wanted > DEPTH_BYTES_ALONE && self.may_leave_holes() {
+        let is_long = self.rtt() >= DEEP_RTT_MIN;
+        match is_long && wanted > DEPTH_BYTES_ALONE && self.may_leave_holes() {
             true => wanted,
             false => wanted.min(DEPTH_BYTES_ALONE),
         }
