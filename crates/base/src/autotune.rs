@@ -1,7 +1,7 @@
 //! How large a window must be for the path to be the limit, found while bytes are delivered.
 //!
 //! One rule for every window of the stack (channel credit, unanswered SFTP requests): keep about
-//! twice as much outstanding as is delivered in a round trip. Owns the measurement and the target;
+//! twice as much outstanding as is delivered in a round trip, and less where a queue shows. Owns the measurement and the target;
 //! does not own the window, nor the budget that bounds it. After TCP's receive autotuning (W. Feng et
 //! al., "Dynamic Right-Sizing", LACSI 2001; Linux `tcp_rcv_space_adjust`), with three differences: the
 //! round trip that counts is the shortest one seen, so that a queue of our own making does not make

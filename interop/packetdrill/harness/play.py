@@ -125,6 +125,8 @@ class Player:
             "flags": "".join(sorted(packet["flags"])),
             "start": (packet["seq"] - flow.local_isn) % 2**32,
             "length": len(packet["payload"]),
+            # What scripts have written is all of one kind; a probe of the path's MTU holds more of it.
+            "payload": packet["payload"].strip(b"o"),
             "ack": (packet["ack"] - (flow.remote_isn or 0)) % 2**32,
         }
         wanted = {
@@ -132,6 +134,7 @@ class Player:
             "flags": "".join(sorted(line.flags)),
             "start": line.start,
             "length": line.length,
+            "payload": b"",
             "ack": line.ack if line.ack is not None else got["ack"],
         }
         if line.win is not None:
@@ -271,8 +274,9 @@ class Player:
         return self.stack.call("sendto", *arguments)
 
     def call_writev(self, fd, _vectors, count):
-        pieces = [b"o" * 1000] * int(count)
-        vectors = b"".join(struct.pack("PN", c.addressof(c.create_string_buffer(p)), 1000) for p in pieces)
+        # Kept until the call is over.
+        pieces = [c.create_string_buffer(b"o" * 1000, 1000) for _ in range(int(count))]
+        vectors = b"".join(struct.pack("PN", c.addressof(piece), 1000) for piece in pieces)
         return self.stack.call("writev", self.fd(fd), vectors, int(count))
 
     def call_close(self, fd):

@@ -121,7 +121,10 @@ impl<'a> Between<'a> {
         rate_before: u64,
     ) -> Self {
         let elapsed = after.at.saturating_duration_since(before.at);
+        // A socket takes bytes in bursts; what was acknowledged meanwhile tells how fast they go.
+        let acked = |sample: &Sample| sample.tcp.and_then(|tcp| tcp.bytes_acked).unwrap_or(0);
         let sent = after.sent.saturating_sub(before.sent);
+        let sent = sent.max(acked(after).saturating_sub(acked(before)));
         let received = after.received.saturating_sub(before.received);
         let is_reading = before.lanes.is_reading || after.lanes.is_reading;
         Self {

@@ -4,7 +4,8 @@
 //! A datagram that nobody with the secret has sent, or that has come before, costs a search in the table
 //! and at most one token, and changes nothing but a counter. A peer is where its newest genuine datagram
 //! came from: an address translator may give it another port at any time, and what is old says nothing
-//! of where it is now.
+//! of where it is now. Somebody on the way who passes a datagram on from elsewhere, ahead of itself, has
+//! what is sent go there until the next genuine one: he can hold a connection up, and reads nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};

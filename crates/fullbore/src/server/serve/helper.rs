@@ -102,7 +102,13 @@ fn bind(options: &HelperOptions) -> Result<Bound, ServeError> {
             IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
             IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
         };
-        match Bound::to(wanted).or_else(|_| Bound::to(SocketAddr::new(all, port))) {
+        let bound = match Bound::to(wanted) {
+            Err(error) if error.kind() == std::io::ErrorKind::AddrNotAvailable => {
+                Bound::to(SocketAddr::new(all, port))
+            }
+            bound => bound,
+        };
+        match bound {
             Ok(bound) => return Ok(bound),
             Err(error) => last = Some(ServeError::Udp(wanted, error)),
         }
