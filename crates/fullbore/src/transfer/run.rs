@@ -177,12 +177,13 @@ impl<'a, D: Side> Run<'a, D> {
     /// told to the observer and counted; the other files go on, unless the session is lost.
     pub async fn copy_from<S: Side>(&self, source: &S, sources: &[Vec<u8>]) {
         let mut roots = Vec::with_capacity(sources.len());
+        let is_only = sources.len() == 1;
         for paths in sources.chunks(ROOTS_TOGETHER) {
             let ahead = &paths[..paths.len().min(ASKED_TOGETHER)];
             source.ask_ahead(ahead, self.options.recursive);
             let mut pool = Pool::new();
             for (index, path) in paths.iter().enumerate() {
-                pool.push(async move { (index, self.root(source, path).await) });
+                pool.push(async move { (index, self.root(source, path, is_only).await) });
             }
             let mut found = Vec::with_capacity(paths.len());
             while let Some(root) = pool.next().await {
@@ -216,7 +217,8 @@ impl<'a, D: Side> Run<'a, D> {
         self.turnaround.set(self.turnaround.get().max(took));
     }
 
-    async fn root<S: Side>(&self, source: &S, path: &[u8]) -> Result<Root, Fault> {
+    /// `is_only`: there is no other source.
+    async fn root<S: Side>(&self, source: &S, path: &[u8], is_only: bool) -> Result<Root, Fault> {
         let path = if path.is_empty() { b"." } else { path };
         let asked = self.clock.now();
         let (attrs, real) = tokio::join!(source.stat(path), source.realpath(path));
@@ -233,8 +235,9 @@ impl<'a, D: Side> Run<'a, D> {
             ));
         }
         let id = [source.prefix().as_bytes(), &real].concat();
-        // A folder that is, or becomes, the target itself, which the next run must recognise.
-        let mark = base_name(path).filter(|_| attrs.is_dir());
+        // A folder that is, or becomes, the target itself, which the next run must recognise; several
+        // sources go into the target.
+        let mark = base_name(path).filter(|_| attrs.is_dir() && is_only);
         let mut mark = mark.map(|name| mark_path(&self.path, name, &id));
         let target = if self.is_folder {
             let is_begun = match &mark {

@@ -1049,6 +1049,13 @@ async fn what_another_source_left_is_not_gone_on_with() {
     assert!(!go(b"/d").await.expect("said").is_success());
     source.fail_at.set(None);
     assert_eq!(temps(&target).len(), 1, "{:?}", target.paths());
+    // Several sources go into it, each under its name.
+    let both: &[&[u8]] = &[b"/d", b"/x"];
+    let summary = run(&source, both, &target, b"/new", recursive(), &log).await;
+    assert!(summary.expect("fine").is_success());
+    assert_eq!(target.file(b"/new/d/f").as_deref(), Some(&b"one"[..]));
+    assert_eq!(target.file(b"/new/x/d/f").as_deref(), Some(&b"other"[..]));
+    assert!(target.file(b"/new/f").is_none());
     assert!(go(b"/x/d").await.expect("fine").is_success());
     assert_eq!(target.file(b"/new/d/f").as_deref(), Some(&b"other"[..]));
     assert!(go(b"/d").await.expect("fine").is_success());
