@@ -349,6 +349,12 @@ impl Task {
         if let Some(grant) = &app.grant {
             let (answer, rights) = grant.judge(&request.credential);
             app.rights = rights;
+            let verb = match matches!(answer, AuthAnswer::Accept) {
+                true => "accepted",
+                false => "refused",
+            };
+            app.log
+                .line(format_args!("{verb} over UDP, offered as {}", grant.offer));
             self.answer(answer);
             return;
         }

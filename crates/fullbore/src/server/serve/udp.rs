@@ -41,9 +41,21 @@ const ANNOUNCED_MAX: usize = 256;
 /// How long a login over UDP may take: nobody has to type anything.
 const LOGIN_MAX: Duration = Duration::from_secs(30);
 
+/// Clients of one address that are waited for at once; a further one copies over TCP. Counting them costs
+/// O(clients waited for), once for each offer.
+const WAITING_PER_ADDRESS_MAX: usize = 32;
+
+/// Whether another client of `peer` may be waited for.
+fn has_room(expected: &BTreeMap<PathId, Announced>, peer: IpAddr) -> bool {
+    let of_peer = expected.values().filter(|waiting| waiting.peer == peer);
+    of_peer.count() < WAITING_PER_ADDRESS_MAX
+}
+
 /// What a client may do that comes with a token.
 #[derive(Debug)]
 pub(super) struct Grant {
+    /// The offer that it belongs to, for the log.
+    pub(super) offer: PathId,
     token: Zeroizing<String>,
     rights: Rights,
 }
@@ -282,6 +294,11 @@ impl Hall {
     }
 
     fn expect(&mut self, client: Announced) {
+        if !has_room(&self.expected, client.peer) {
+            let (log, peer) = (&self.shared.log, client.peer);
+            log.line(format_args!("{peer}: enough of it are waited for over UDP"));
+            return;
+        }
         // The port is no part of it: the first datagram tells.
         let peer = SocketAddr::new(client.peer, client.offer.port);
         let opening = Opening {
@@ -321,6 +338,7 @@ impl Hall {
             peer,
             place,
             grant: Some(Grant {
+                offer: id,
                 token: client.offer.password(),
                 rights: client.rights,
             }),
@@ -340,6 +358,7 @@ mod tests {
         let offer = Offer::new(1, Vec::new(), &mut SystemRandom::new());
         let rights = Rights { read_only: true };
         let grant = Grant {
+            offer: offer.id,
             token: offer.password(),
             rights,
         };
@@ -352,6 +371,25 @@ mod tests {
         assert_eq!(shows(""), refused);
         assert_eq!(shows(&offer.password()[1..]), refused);
         assert_eq!(grant.judge(&Credential::None), refused);
+    }
+
+    #[test]
+    fn nobody_takes_the_places_of_others() {
+        let [greedy, other] = [[127, 0, 0, 1], [127, 0, 0, 2]].map(IpAddr::from);
+        let mut expected = BTreeMap::new();
+        for _ in 0..WAITING_PER_ADDRESS_MAX {
+            assert!(has_room(&expected, greedy));
+            let offer = Offer::new(1, Vec::new(), &mut SystemRandom::new());
+            let (id, rights) = (offer.id, Rights::default());
+            let client = Announced {
+                offer,
+                peer: greedy,
+                rights,
+            };
+            expected.insert(id, client);
+        }
+        assert!(!has_room(&expected, greedy));
+        assert!(has_room(&expected, other));
     }
 
     #[test]
