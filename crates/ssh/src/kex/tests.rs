@@ -304,3 +304,60 @@ fn names_lead_back_to_what_they_name() {
         assert_eq!(HostKeyAlgorithm::from_name(old), None);
     }
 }
+
+const SNTRUP: &str = include_str!("../../testdata/transport/sntrup.txt");
+
+/// The same numbers each time: what was recorded belongs to them.
+struct Numbers(u64);
+
+impl SecureRandom for Numbers {
+    fn fill(&mut self, out: &mut [u8]) {
+        // SplitMix64, as published.
+        for chunk in out.chunks_mut(8) {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = self.0;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            chunk.copy_from_slice(&(z ^ (z >> 31)).to_le_bytes()[..chunk.len()]);
+        }
+    }
+}
+
+/// What OpenSSH's server signed is a hash of the secret that it found. Each name hashes alike.
+#[test]
+fn openssh_finds_the_same_secret_by_sntrup761() {
+    let row: Vec<&str> = SNTRUP.lines().filter(|l| !l.starts_with('#')).collect();
+    let f: Vec<Vec<u8>> = row.iter().map(|field| hex(field)).collect();
+    let transcript = Transcript {
+        client_version: f[0].clone(),
+        server_version: f[1].clone(),
+        client_kexinit: f[2].clone(),
+        server_kexinit: f[3].clone(),
+    };
+    let algorithm = HostKeyAlgorithm::from_name("ssh-ed25519").expect("known");
+    for name in [
+        "sntrup761x25519-sha512",
+        "sntrup761x25519-sha512@openssh.com",
+    ] {
+        let method = Method::from_name(name).expect("known");
+        let mut provider = AwsLc::new(Box::new(Numbers(1)));
+        let client = provider.kex_client(method, None).expect("a key");
+        let public = client.public().to_vec();
+        let hash = |secret: &SharedSecret| {
+            transcript.hash(&Values {
+                method,
+                host_key: &f[4],
+                gex: None,
+                client_public: &public,
+                server_public: &f[5],
+                secret,
+            })
+        };
+        let secret = client.finish(&f[5]).expect("fine");
+        let verdict = provider.verify_host_key(&f[4], algorithm, &hash(&secret), &f[6]);
+        assert_eq!(verdict, Ok(()), "{name}");
+        let other = SharedSecret(Zeroizing::new(vec![7; secret.0.len()]));
+        let verdict = provider.verify_host_key(&f[4], algorithm, &hash(&other), &f[6]);
+        assert!(verdict.is_err(), "{name}");
+    }
+}
