@@ -140,7 +140,8 @@ def limit_path(c):
     options = ("--rtt", "40ms", "--rate", "20mbit")
     told = copied(c, serve_command(c), options, f"{FAR}:/source", c.folder / "down")
     evidence = named(told, "tcp_congestion")["evidence"]
-    assert evidence["end"] == "remote" and 1.2e6 < evidence["bytes_per_second"] < 3e6, evidence
+    # What comes in an interval of 0.4 s comes in bursts: up to a round trip's worth more or less.
+    assert evidence["end"] == "remote" and 1.2e6 < evidence["bytes_per_second"] < 3.6e6, evidence
 
 
 @case("limit-send-buffer", alone=True)
