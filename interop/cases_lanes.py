@@ -105,7 +105,8 @@ def lanes_no_more_connections(c):
     (c.folder / "holder.py").write_text(HOLDER)
     holder = f"{sys.executable} {c.folder}/holder.py {log} {FAR} {PORT}"
     sshd[far] = f"{holder} & {sshd[far]}"
-    source, target = c.file(12 * MIB), c.folder / "there"
+    # Twenty seconds for one connection, however fast it starts.
+    source, target = c.file(24 * MIB), c.folder / "there"
     _, said = c.run([*sshd, source, f"{FAR}:{target}"])
     same(source, target)
     assert said.count("no further connections in this run") == 1, said
