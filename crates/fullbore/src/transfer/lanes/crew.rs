@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use fullbore_base::Instant;
 use fullbore_sftp::client::Handle;
-use fullbore_sftp::proto::{Attrs, FileType, OpenFlags, ext};
+use fullbore_sftp::proto::{Attrs, FileType, OpenFlags};
 use fullbore_ssh::provider::SecureRandom;
 
 use super::STRIPED_MODE;
@@ -214,18 +214,15 @@ impl<'a> FileCrew<'a> {
         }
     }
 
-    /// Whether a transfer that breaks may leave holes as far before the end as lanes do: the file is
-    /// marked for it, or its next copy proves what is there by hashes.
+    /// Whether a transfer that breaks may leave holes as far before the end as lanes do: what is left
+    /// must be marked for it. A file here is marked when that matters first; one of the server only with
+    /// its second handle, since that takes a round trip.
     fn may_leave_holes(&self) -> bool {
         if self.file.0.known.borrow().is_some() {
             return true;
         }
         let found = self.has_deep_holes.get().unwrap_or_else(|| {
-            let sftp = &self.first.session.sftp;
-            match self.file.direction() {
-                Direction::Up => sftp.has_extension(ext::CHECK_FILE),
-                Direction::Down => self.io.begin_stripes().is_ok(),
-            }
+            self.file.direction() == Direction::Down && self.io.begin_stripes().is_ok()
         });
         self.has_deep_holes.set(Some(found));
         found
